@@ -1,0 +1,26 @@
+"""Spike-HTR: a spiking transformer that reads handwriting.
+
+The names here are the public ones. They load on first use, so that `import spikehtr` (and `spikehtr --help`) is quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spikehtr.version import __version__
+
+if TYPE_CHECKING:
+    from spikehtr.config import Config
+    from spikehtr.model.recognizer import SpikeHTR
+
+_HOMES = {"Config": "spikehtr.config", "SpikeHTR": "spikehtr.model.recognizer"}
+
+__all__ = ["Config", "SpikeHTR", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spikehtr' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

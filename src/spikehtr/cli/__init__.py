@@ -1,0 +1,49 @@
+"""The command line: one short file a verb. Heavy imports stay inside the verbs, so that --help answers at once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from spikehtr.cli.config import config
+from spikehtr.cli.inspect import inspect
+from spikehtr.cli.profile import profile
+from spikehtr.errors import SpikeHTRError
+from spikehtr.version import __version__
+
+app = typer.Typer(
+    name="spikehtr",
+    help="Spike-HTR: a spiking transformer that reads handwriting.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (config, inspect, profile):
+    app.command()(verb)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"spikehtr {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Spike-HTR: a spiking transformer that reads handwriting."""
+
+
+def main() -> None:
+    """Run, and turn a user's mistake into one readable message and exit code 2."""
+    try:
+        app()
+    except SpikeHTRError as error:
+        print(f"spikehtr: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,43 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from spikehtr.errors import SpikeHTRError
+
+if TYPE_CHECKING:
+    from spikehtr.config import Config
+
+Preset = Annotated[
+    Optional[str], typer.Option("--preset", "-p", help="Start from a tier: tiny, small, medium or base (the default).")
+]
+ConfigFile = Annotated[
+    Optional[Path], typer.Option("--config", "-c", help="Start from a YAML file (see `spikehtr config`).")
+]
+Overrides = Annotated[
+    Optional[list[str]],
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting, e.g. -s model.timesteps=1. Repeatable."),
+]
+
+
+def resolve(preset: str | None, file: Path | None, overrides: list[str] | None) -> Config:
+    """The configuration these three options ask for."""
+    from spikehtr.config import Config
+
+    if preset and file:
+        raise SpikeHTRError("--preset and --config both name a starting point: give one of them")
+    start = Config.load(file) if file else Config.preset(preset or "base")
+    return start.with_overrides(overrides or [])
+
+
+def writable(path: Path) -> Path:
+    """`path`, if a file can be written there; found out before the work, not after it."""
+    if path.is_dir():
+        raise SpikeHTRError(f"{path}: is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise SpikeHTRError(f"{path}: the folder {path.parent} does not exist; make it first")
+    return path

@@ -1,0 +1,332 @@
+"""One strict tree for everything that can be set: model, data, training, decoding.
+
+The same tree is a YAML file, dotted command-line overrides and the header of a weight file. An unknown key is an
+error that names the nearest valid one. Defaults are the paper's values (base tier, Tables 8-10); where the paper
+gives none, the field's comment says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from spikehtr.config_text import ConfigError, did_you_mean, explain, load_yaml, parse_override, unknown_key
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+OpenFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+Count = Annotated[int, Field(ge=1)]
+Block = Literal["LA", "QK", "LK"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class LIFConfig(Section):
+    """Eq. 1. The paper names the terms; decay, threshold and surrogate are our reading."""
+
+    decay: Fraction = 0.5  # tau: what is left of the membrane after one step
+    threshold: Positive = 1.0  # V_th
+    surrogate: Literal["atan", "sigmoid"] = "atan"
+    surrogate_alpha: Positive = 2.0  # larger is narrower
+
+
+class InkCoderConfig(Section):
+    """Appendix A. The paper gives the operators, not the constants: these were set by eye on real lines."""
+
+    evidence: Literal["both", "intensity", "edge"] = "both"
+    theta: Literal["scheduled", "fixed"] = "scheduled"  # fixed: the middle of theta_min and theta_max at every step
+    blur: Count = 3  # side of every box blur, pixels, odd
+    density: Count = 5  # side of the box whose mean is the local density, odd
+    edge_scale: Count = 2  # s of the second, coarser edge map
+    q_low: Fraction = 0.02
+    q_high: Fraction = 0.75
+    q_edge: Fraction = 0.97
+    kappa_int: Positive = 12.0
+    tau_int: Fraction = 0.25
+    kappa_edge: Positive = 16.0
+    tau_edge: Fraction = 0.12
+    kappa_density: Positive = 20.0
+    tau_density: Fraction = 0.12
+    gamma_density: Positive = 1.0
+    theta_min: Fraction = 0.20
+    theta_max: Fraction = 0.50
+    gamma_theta: Positive = 1.0
+    a0: Positive = 12.0  # gate sharpness at the first step, before the two learned scalars
+    eta_a: Fraction = 0.2  # share of the sharpness that is gone at the last step
+    s_w: Positive = 4.0
+    b_w: float = -0.5
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("blur", "density"):
+            if getattr(self, name) % 2 == 0:
+                raise ValueError(f"{name} must be odd, so that the box has a centre")
+        for low, high in (("q_low", "q_high"), ("theta_min", "theta_max")):
+            if getattr(self, low) >= getattr(self, high):
+                raise ValueError(f"{low} must be below {high}")
+        return self
+
+
+class EncoderConfig(Section):
+    """The spiking 2D encoder (Section 3.3)."""
+
+    depths: tuple[Count, Count, Count] = (1, 1, 5)  # ConvMix2d blocks in each stage
+    expansion: Positive = 4.0  # PW1 widens by this
+    kernel: Count = 5  # of the depthwise convolution, odd
+    norm_groups: Count = 8  # of every GroupNorm; lowered to a divisor where the width asks for it
+    bypass: bool = True  # membrane shortcut, Eq. 8
+    bypass_init: float = 0.05  # alpha at the start ("near 0")
+    dual_resolution: bool = True  # Eq. 9
+    downsample: Literal["mix", "avg", "max"] = "mix"
+    drop_path: Fraction = 0.0  # stochastic depth over the ConvMix2d blocks; the paper ramps it over the mixer's
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kernel % 2 == 0:
+            raise ValueError("kernel must be odd")
+        return self
+
+
+class ReducerConfig(Section):
+    """Keep-and-merge (Section 3.4)."""
+
+    mode: Literal["keep-and-merge", "none", "prune-only", "merge-only"] = "keep-and-merge"
+    tau: Fraction = 0.88  # a position is kept when its blank posterior is below this
+    eta: NonNegative = 1.0  # and when its entropy (nats) is above this; no value in the paper
+    gamma: Fraction = 0.70  # at least this share of a line's positions is kept
+    k: Count = 3  # longest span that is merged into one token
+    preview_gradient: bool = False  # let gradients flow back through the preview (an ablation)
+
+
+class MixerConfig(Section):
+    """The 1D sequence mixer (Section 3.5)."""
+
+    blocks: tuple[Block, ...] = ("LA", "QK", "QK", "LK", "LK", "LA")
+    layout: Literal["auto", "all-LA", "all-QK", "all-LK"] = "auto"  # auto: `blocks` as they stand
+    heads: Count = 12
+    mlp_ratio: Positive = 4.0
+    lk_kernel: Count = 31
+    lk_expansion: Positive = 1.75
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.10
+    drop_path: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.20  # at the last block; ramped linearly from 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.blocks:
+            raise ValueError("blocks must name at least one of LA, QK, LK")
+        if self.lk_kernel % 2 == 0:
+            raise ValueError("lk_kernel must be odd")
+        return self
+
+    @property
+    def operators(self) -> tuple[Block, ...]:
+        """The token operator of each block, after `layout` has had its say."""
+        if self.layout == "auto":
+            return self.blocks
+        only: dict[str, Block] = {"all-LA": "LA", "all-QK": "QK", "all-LK": "LK"}
+        return (only[self.layout],) * len(self.blocks)
+
+
+class ModelConfig(Section):
+    """Everything that shapes the network. Enough, with the charset, to rebuild it."""
+
+    dim: Count = 768  # d; the 2D stages are d/4, d/2 and d wide
+    timesteps: Count = 2  # T
+    max_timesteps: Count = 4  # T_max, size of the fusion weights
+    in_channels: Literal[1, 3] = 3
+    height: Count = 64
+    positions: Count = 128  # entries of the absolute position table; longer lines interpolate it
+    max_width: Count = 8192  # widest image the network takes, pixels
+    entry: Literal["inkcoder", "repeat", "poisson", "ttfs"] = "inkcoder"
+    beta: OpenFraction = 0.35  # baseline of the gated injection at the start, Eq. 7
+    neuron: Literal["lif", "gelu"] = "lif"
+    lif: LIFConfig = LIFConfig()
+    inkcoder: InkCoderConfig = InkCoderConfig()
+    encoder: EncoderConfig = EncoderConfig()
+    reducer: ReducerConfig = ReducerConfig()
+    mixer: MixerConfig = MixerConfig()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.dim % 4:
+            raise ValueError("dim must be a multiple of 4 (the first stage is dim/4 wide)")
+        if self.dim % self.mixer.heads:
+            raise ValueError(f"dim {self.dim} must be a multiple of mixer.heads {self.mixer.heads}")
+        if self.timesteps > self.max_timesteps:
+            raise ValueError(f"timesteps {self.timesteps} is above max_timesteps {self.max_timesteps}")
+        if self.height % 4:
+            raise ValueError("height must be a multiple of 4 (two stride-2 transitions)")
+        return self
+
+
+class DataConfig(Section):
+    max_width: Count = 512  # a wider line is scaled down with its aspect kept
+    workers: Annotated[int, Field(ge=0)] = 4
+
+
+class TrainingConfig(Section):
+    """Table 10."""
+
+    batch_size: Count = 4
+    epochs: Count = 210
+    warmup_epochs: NonNegative = 5
+    learning_rate: Positive = 3e-4
+    min_learning_rate: NonNegative = 1e-6
+    weight_decay: NonNegative = 0.05
+    clip_norm: Positive = 1.0
+    ema_decay: Fraction = 0.9998
+    aux_weight: NonNegative = 0.2  # lambda_aux
+    kl_weight: NonNegative = 0.05  # lambda_kl
+    kl_temperature: Positive = 1.0
+    bypass_penalty: NonNegative = 0.0  # weight of the sum of alpha^2
+    seed: int = 0
+
+
+class DecodingConfig(Section):
+    method: Literal["greedy"] = "greedy"
+
+
+# The capacity tiers of Table 11; base is the tree's defaults. What the paper leaves open (depths, heads, ConvMix
+# expansion) was worked out from its parameter counts: see docs/network.md.
+_NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
+_TIERS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "model": {
+            "dim": 384,
+            "encoder": {"depths": (1, 1, 2), "expansion": 2.5},
+            "reducer": {"gamma": 0.75, "tau": 0.90},
+            "mixer": {
+                "blocks": ("LA", "QK", "LK", "LA"),
+                "heads": 6,
+                "mlp_ratio": 2.5,
+                "lk_kernel": 15,
+                "lk_expansion": 1.0,
+            },
+        },
+        "training": _NO_AUX,
+    },
+    "small": {
+        "model": {
+            "dim": 512,
+            "encoder": {"depths": (1, 1, 3), "expansion": 3.0},
+            "mixer": {
+                "blocks": ("LA", "QK", "LK", "LA"),
+                "heads": 8,
+                "mlp_ratio": 3.0,
+                "lk_kernel": 21,
+                "lk_expansion": 1.25,
+            },
+        },
+    },
+    "medium": {
+        "model": {
+            "dim": 640,
+            "encoder": {"depths": (1, 1, 4), "expansion": 3.5},
+            "mixer": {
+                "blocks": ("LA", "QK", "QK", "LK", "LA"),
+                "heads": 10,
+                "mlp_ratio": 3.5,
+                "lk_kernel": 27,
+                "lk_expansion": 1.6,
+            },
+        },
+    },
+    "base": {},
+}
+PRESETS = tuple(_TIERS)
+
+
+class Config(Section):
+    """The whole tree. Immutable: `with_overrides` gives a changed copy."""
+
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+    @classmethod
+    def preset(cls, name: str) -> Self:
+        if name not in _TIERS:
+            raise ConfigError(f"no preset called {name!r}{did_you_mean(name, PRESETS)} (there are: {', '.join(PRESETS)})")
+        return cls.from_dict(_TIERS[name])
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], source: str = "") -> Self:
+        """Build from nested mappings; `source` (a file name, say) opens the error message."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise ConfigError(explain(error, known_keys(), source)) from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a YAML file. A top-level `preset: tiny` starts from that tier instead of from base."""
+        values = load_yaml(path)
+        preset = values.pop("preset", None)
+        start = {} if preset is None else cls.preset(str(preset)).to_dict()
+        return cls.from_dict(_merge(start, values), str(path))
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.to_dict(), sort_keys=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        temporary.write_text(self.to_yaml(), encoding="utf-8")
+        temporary.replace(target)
+
+    def with_overrides(self, overrides: Mapping[str, Any] | Iterable[str]) -> Self:
+        """A copy with dotted keys changed: `{"model.timesteps": 1}` or `["model.timesteps=1"]`.
+
+        Values given as text are read as YAML, so `true`, `0.5`, `[LA, QK]` and `3e-4` mean what they look like.
+        """
+        pairs = overrides if isinstance(overrides, Mapping) else dict(map(parse_override, overrides))
+        values = self.to_dict()
+        for key, value in pairs.items():
+            *parents, last = key.split(".")
+            section = values
+            for depth, name in enumerate(parents):
+                if not isinstance(section.get(name), dict):
+                    raise ConfigError(unknown_key(key, known_keys(), ".".join(parents[: depth + 1])))
+                section = section[name]
+            if last not in section:
+                raise ConfigError(unknown_key(key, known_keys()))
+            if isinstance(section[last], dict):
+                if not isinstance(value, Mapping):
+                    choices = ", ".join(f"{key}.{name}" for name in section[last])
+                    raise ConfigError(f"{key} is a section: set one of {choices}")
+                value = _merge(section[last], value)
+            section[last] = value
+        return type(self).from_dict(values)
+
+
+def _merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in extra.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def known_keys(section: type[BaseModel] = Config, prefix: str = "") -> tuple[str, ...]:
+    """Every dotted key of the tree, sections included."""
+    keys: list[str] = []
+    for name, field in section.model_fields.items():
+        keys.append(prefix + name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            keys.extend(known_keys(field.annotation, f"{prefix}{name}."))
+    return tuple(keys)
+
+
+__all__ = ["PRESETS", "Config", "ConfigError", "known_keys"]

@@ -1,0 +1,1 @@
+"""Lines in: geometry, readers, stores, batches."""

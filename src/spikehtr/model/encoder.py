@@ -1,0 +1,192 @@
+"""The spiking 2D encoder (Section 3.3): line image -> T x W/4 tokens.
+
+stem -> gated injection -> stage 1 (full size) -> stage 2 (1/2) -> stage 3 (1/4) -> dual-resolution fusion -> height
+pooling. Maps are [T, B, C, H, W]; a convolution always reads zeros at padded columns, as it would past the image's
+own edge, so every module that ends a chain of pointwise operations multiplies by the column mask.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spikehtr.config import ModelConfig
+from spikehtr.model.entry import Entry
+from spikehtr.model.lif import make_neuron
+from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, column_mask, halve, ramp
+
+
+class SpikingConv2d(nn.Module):
+    """Convolution, norm, neuron, and the membrane shortcut where asked for (Eq. 8).
+
+    H = Norm(Conv(X));  Y = LIF(H) + alpha * H
+    """
+
+    def __init__(
+        self, config: ModelConfig, cin: int, cout: int, kernel: int, stride: int = 1, groups: int = 1, bypass: bool = True
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
+        self.norm = MaskedGroupNorm(cout, config.encoder.norm_groups)
+        self.neuron = make_neuron(config)
+        wanted = bypass and config.encoder.bypass
+        self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
+
+    def forward(self, x: Tensor, widths: Tensor) -> Tensor:
+        """x [T, B, cin, H, W], widths [B] of the output -> [T, B, cout, H', W']."""
+        h = self.conv(x.flatten(0, 1)).unflatten(0, x.shape[:2])  # [T, B, cout, H', W']
+        h = self.norm(h, widths)
+        y = self.neuron(h)
+        if self.alpha is not None:
+            y = y + self.alpha * h
+        return y * column_mask(widths, y.shape[-1])
+
+
+class ConvMix2d(nn.Module):
+    """Depthwise mixing in space, then pointwise mixing over channels; both residual.
+
+    PW1's neuron has no shortcut, so PW2 reads pure spikes; a norm stands before PW1.
+    """
+
+    def __init__(self, config: ModelConfig, channels: int, drop_path: float) -> None:
+        super().__init__()
+        c = config.encoder
+        wide = round(c.expansion * channels)
+        self.dw = SpikingConv2d(config, channels, channels, c.kernel, groups=channels)
+        self.norm = MaskedGroupNorm(channels, c.norm_groups)
+        self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False)
+        self.pw2 = SpikingConv2d(config, wide, channels, 1)
+        self.drop_path = SharedDropout(drop_path, per_line=True)
+
+    def forward(self, x: Tensor, widths: Tensor) -> Tensor:
+        x = x + self.drop_path(self.dw(x, widths))
+        y = self.pw1(self.norm(x, widths), widths)
+        return x + self.drop_path(self.pw2(y, widths))
+
+
+class Stage(nn.Module):
+    """A spiking 3x3 convolution (stride 2 in stages 2 and 3) and its ConvMix2d blocks."""
+
+    def __init__(self, config: ModelConfig, cin: int, cout: int, stride: int, drop_paths: list[float]) -> None:
+        super().__init__()
+        self.conv = SpikingConv2d(config, cin, cout, 3, stride)
+        self.blocks = nn.ModuleList(ConvMix2d(config, cout, rate) for rate in drop_paths)
+
+    def forward(self, x: Tensor, widths: Tensor) -> Tensor:
+        x = self.conv(x, widths)
+        for block in self.blocks:
+            x = block(x, widths)
+        return x
+
+
+class DownMix(nn.Module):
+    """Halve a map: Avg(z) + rho * (Max(z) - Avg(z)), rho learned in (0, 1) from 0.5 (or held at 0 or 1)."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.mode = mode
+        self.rho_logit = nn.Parameter(torch.zeros(())) if mode == "mix" else None
+
+    def forward(self, z: Tensor, widths: Tensor) -> Tensor:
+        """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/2, ceil(W/2)]; a pool counts valid columns only."""
+        inside = column_mask(widths, z.shape[-1]).expand(z.shape[1], 1, *z.shape[-2:])  # [B, 1, H, W]
+        flat = z.flatten(0, 1)
+        total = F.avg_pool2d(self._even((z * inside).flatten(0, 1), 0.0), 2)
+        share = F.avg_pool2d(self._even(inside.to(z.dtype), 0.0), 2)  # [B, 1, H/2, W/2]: part of the pool that is valid
+        average = total.unflatten(0, z.shape[:2]) / share.clamp(min=0.25)
+        if self.mode == "avg":
+            return average
+        lowest = torch.finfo(z.dtype).min
+        masked = flat.masked_fill(~inside.repeat(z.shape[0], 1, 1, 1), lowest)
+        largest = F.max_pool2d(self._even(masked, lowest), 2).unflatten(0, z.shape[:2])
+        largest = largest.masked_fill(share == 0, 0.0)
+        if self.rho_logit is None:
+            return largest
+        return average + torch.sigmoid(self.rho_logit) * (largest - average)
+
+    @staticmethod
+    def _even(z: Tensor, fill: float) -> Tensor:
+        return F.pad(z, (0, z.shape[-1] % 2), value=fill)
+
+
+class DualResolutionFusion(nn.Module):
+    """Stage-2 detail added to stage 3 through a gate that reads stage 3 (Eq. 9); both readers are normed first."""
+
+    def __init__(self, config: ModelConfig, half: int, quarter: int) -> None:
+        super().__init__()
+        groups = config.encoder.norm_groups
+        self.norm_detail = MaskedGroupNorm(half, groups)
+        self.proj = nn.Conv2d(half, quarter, 1)
+        self.down = DownMix(config.encoder.downsample)
+        self.norm_gate = MaskedGroupNorm(quarter, groups)
+        self.gate = nn.Conv2d(quarter, quarter, 1)
+
+    def forward(self, f2: Tensor, f3: Tensor, widths2: Tensor, widths3: Tensor) -> Tensor:
+        """f2 [T, B, c2, H/2, W/2], f3 [T, B, d, H/4, W/4] -> f3's shape."""
+        steps = f2.shape[:2]
+        detail = self.proj(self.norm_detail(f2, widths2).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/2, W/2]
+        detail = self.down(detail, widths2)  # [T, B, d, H/4, W/4]
+        gate = self.gate(self.norm_gate(f3, widths3).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/4, W/4]
+        return f3 + torch.sigmoid(gate) * detail * column_mask(widths3, f3.shape[-1])
+
+
+class HeightPool(nn.Module):
+    """Collapse height by attention, nudged channel by channel towards the maximum (Eq. 10)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score = nn.Sequential(nn.Linear(dim, dim // 4), nn.SiLU(), nn.Linear(dim // 4, 1))
+        self.nudge = nn.Linear(dim, dim)
+
+    def forward(self, f: Tensor) -> Tensor:
+        """[T, B, d, H', W'] -> [T, B, W', d]; each column by itself."""
+        f = f.permute(0, 1, 4, 3, 2)  # [T, B, W', H', d]
+        omega = self.score(f).float().softmax(dim=3)  # [T, B, W', H', 1]
+        attended = (omega * f).sum(dim=3)  # [T, B, W', d]
+        r = torch.sigmoid(self.nudge(attended))
+        return attended + r * (f.amax(dim=3) - attended)
+
+
+class Stem(nn.Module):
+    """S = SiLU(Norm(Conv3x3(X))), static: computed once, not once a timestep (Eq. 6)."""
+
+    def __init__(self, config: ModelConfig, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(config.in_channels, channels, 3, padding=1, bias=False)
+        self.norm = MaskedGroupNorm(channels, config.encoder.norm_groups)
+
+    def forward(self, images: Tensor, widths: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, c1, H, W]"""
+        x = self.conv(images * column_mask(widths, images.shape[-1]))
+        return F.silu(self.norm(x[None], widths)[0]) * column_mask(widths, images.shape[-1])
+
+
+class Encoder(nn.Module):
+    """images [B, C, H, W] in [0, 1], widths [B] pixels -> tokens [T, B, L0, d], lengths [B]; L0 = ceil(W / 4)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        c, dim = config.encoder, config.dim
+        c1, c2 = dim // 4, dim // 2
+        rates = ramp(c.drop_path, sum(c.depths))
+        first, second = c.depths[0], c.depths[0] + c.depths[1]
+        self.stem = Stem(config, c1)
+        self.entry = Entry(config)
+        self.stage1 = Stage(config, c1, c1, 1, rates[:first])
+        self.stage2 = Stage(config, c1, c2, 2, rates[first:second])
+        self.stage3 = Stage(config, c2, dim, 2, rates[second:])
+        self.fusion = DualResolutionFusion(config, c2, dim) if c.dual_resolution else None
+        self.pool = HeightPool(dim)
+
+    def forward(self, images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
+        widths2 = halve(widths)
+        widths3 = halve(widths2)
+        s = self.stem(images, widths)  # [B, c1, H, W]
+        x = self.entry(s, images, widths)  # [T, B, c1, H, W]
+        f1 = self.stage1(x, widths)  # [T, B, c1, H, W]
+        f2 = self.stage2(f1, widths2)  # [T, B, c2, H/2, W/2]
+        f3 = self.stage3(f2, widths3)  # [T, B, d, H/4, W/4]
+        if self.fusion is not None:
+            f3 = self.fusion(f2, f3, widths2, widths3)
+        return self.pool(f3), widths3  # [T, B, L0, d], [B]

@@ -1,0 +1,77 @@
+"""Temporal entry: how one static line becomes T steps of input (Eq. 7 and the baselines of Table 4).
+
+    X_t = S * (beta + (1 - beta) * g_t)
+
+S is the stem's feature map, the same at every step; the gate g_t is all that changes with time.
+
+- inkcoder: the paper's coarse-to-fine gates.
+- repeat: g_t = 1, the same input T times.
+- poisson: g_t = 1 with probability 'darkness', drawn anew for each pixel and step.
+- ttfs: time to first spike; a pixel opens once, at a step that is earlier the darker it is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from spikehtr.config import ModelConfig
+from spikehtr.model.inkcoder import InkCoder, to_gray
+from spikehtr.model.masking import column_mask
+
+
+def fixed_noise(steps: int, height: int, width: int, device: torch.device) -> Tensor:
+    """Uniform noise [T, H, W] in [0, 1) that is a fixed function of (t, y, x): a hash, the same for any batch and width."""
+    t, y, x = (torch.arange(n, device=device) for n in (steps, height, width))
+    h = t[:, None, None] * 73856093 + y[:, None] * 19349663 + x * 83492791 + 1
+    for _ in range(3):
+        h = (((h >> 15) ^ h) * 0x2C1B3C6D) & 0xFFFFFFFF
+    return (h >> 8).float() / 2**24
+
+
+def poisson_gates(darkness: Tensor, steps: int, training: bool) -> Tensor:
+    """Bernoulli samples [T, B, 1, H, W]; fresh in training, from `fixed_noise` otherwise so that results repeat."""
+    if training:
+        noise = torch.rand((steps, *darkness.shape), device=darkness.device)
+    else:
+        noise = fixed_noise(steps, darkness.shape[2], darkness.shape[3], darkness.device)[:, None, None]
+    return (noise < darkness).float()
+
+
+def ttfs_gates(darkness: Tensor, steps: int) -> Tensor:
+    """One-hot in time [T, B, 1, H, W]: step floor((1 - darkness) * T); pure white never opens."""
+    when = ((1 - darkness) * steps).floor()
+    return torch.stack([(when == t).float() for t in range(steps)])
+
+
+class Entry(nn.Module):
+    """Gates [T, B, 1, H, W] for a batch of images, and their injection into the stem's features."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.kind, self.timesteps = config.entry, config.timesteps
+        self.inkcoder = InkCoder(config.inkcoder, config.timesteps) if config.entry == "inkcoder" else None
+        self.beta_logit = nn.Parameter(torch.logit(torch.tensor(config.beta)))
+
+    @property
+    def beta(self) -> Tensor:
+        """The injection's baseline, learned, in (0, 1)."""
+        return torch.sigmoid(self.beta_logit)
+
+    def gates(self, images: Tensor, widths: Tensor) -> Tensor:
+        """images [B, C, H, W] in [0, 1], widths [B] -> [T, B, 1, H, W], 0 in the padding."""
+        gray = to_gray(images)
+        if self.inkcoder is not None:
+            gates: Tensor = self.inkcoder(gray, widths)
+            return gates
+        if self.kind == "poisson":
+            gates = poisson_gates(1 - gray, self.timesteps, self.training)
+        elif self.kind == "ttfs":
+            gates = ttfs_gates(1 - gray, self.timesteps)
+        else:
+            gates = torch.ones((self.timesteps, *gray.shape), device=gray.device)
+        return gates * column_mask(widths, gray.shape[-1])
+
+    def forward(self, features: Tensor, images: Tensor, widths: Tensor) -> Tensor:
+        """features S [B, c1, H, W] -> X_t [T, B, c1, H, W]."""
+        return features * (self.beta + (1 - self.beta) * self.gates(images, widths))

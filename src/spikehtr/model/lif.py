@@ -1,0 +1,79 @@
+"""The spiking neuron (Eq. 1): leaky integrate-and-fire over T steps, as a pure function of its input.
+
+    u_t = decay * u_{t-1} * (1 - s_{t-1}) + x_t          membrane: leak, hard reset to 0, integrate
+    s_t = 1 if u_t >= threshold else 0                   spike
+
+Nothing is kept between calls, so a line can never leak membrane into the next one. The step function has no useful
+gradient; the backward pass uses a surrogate's derivative instead, and does not flow through the reset.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spikehtr.config import LIFConfig, ModelConfig
+
+
+class _Spike(torch.autograd.Function):
+    """Heaviside step forward, surrogate derivative backward."""
+
+    @staticmethod
+    def forward(excess: Tensor, surrogate: str, alpha: float) -> Tensor:
+        return (excess >= 0).to(excess.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, str, float], output: Tensor) -> None:
+        excess, ctx.surrogate, ctx.alpha = inputs
+        ctx.save_for_backward(excess)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        (excess,) = ctx.saved_tensors
+        if ctx.surrogate == "atan":  # derivative of arctan(pi/2 * alpha * x) / pi
+            slope = ctx.alpha / 2 / (1 + (math.pi / 2 * ctx.alpha * excess) ** 2)
+        else:  # derivative of sigmoid(alpha * x)
+            soft = torch.sigmoid(ctx.alpha * excess)
+            slope = ctx.alpha * soft * (1 - soft)
+        return grad * slope, None, None
+
+
+def spike(excess: Tensor, surrogate: str = "atan", alpha: float = 2.0) -> Tensor:
+    """1 where `excess` (membrane minus threshold) is not negative, else 0; same shape."""
+    out: Tensor = _Spike.apply(excess, surrogate, alpha)
+    return out
+
+
+def lif(drive: Tensor, config: LIFConfig) -> Tensor:
+    """Spikes [T, ...] of an input current [T, ...], in its dtype; the membrane is kept in at least fp32."""
+    dtype = torch.promote_types(drive.dtype, torch.float32)
+    membrane = torch.zeros_like(drive[0], dtype=dtype)
+    fired = torch.zeros_like(membrane)
+    steps = []
+    for current in drive.to(dtype).unbind(0):
+        membrane = config.decay * membrane * (1 - fired.detach()) + current
+        fired = spike(membrane - config.threshold, config.surrogate, config.surrogate_alpha)
+        steps.append(fired)
+    return torch.stack(steps).to(drive.dtype)
+
+
+class MultiStepLIF(nn.Module):
+    """`lif` as a module: no parameters and no state, a place for profilers to hook."""
+
+    def __init__(self, config: LIFConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, drive: Tensor) -> Tensor:
+        return lif(drive, self.config)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{key}={value}" for key, value in self.config)
+
+
+def make_neuron(config: ModelConfig) -> nn.Module:
+    """The nonlinearity of every block: the neuron above, or GELU for the paper's ANN-isomorphic control."""
+    return MultiStepLIF(config.lif) if config.neuron == "lif" else nn.GELU()

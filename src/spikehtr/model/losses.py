@@ -1,0 +1,64 @@
+"""Training losses (Eqs. 2 and 17, Table 10), all in fp32: CTC, auxiliary CTC, masked symmetric KL, alpha penalty."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spikehtr.config import TrainingConfig
+from spikehtr.model.encoder import SpikingConv2d
+from spikehtr.model.masking import valid_mask
+from spikehtr.model.recognizer import Output, SpikeHTR
+from spikehtr.text import BLANK
+
+
+class Losses(NamedTuple):
+    """The weighted sum, and its parts before weighting."""
+
+    total: Tensor
+    main: Tensor
+    aux: Tensor
+    kl: Tensor
+    bypass: Tensor
+
+
+def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor) -> Tensor:
+    """Mean over lines of -log p(target) / target length; a line too short to spell its target counts 0.
+
+    logits [B, L, V], lengths [B], targets [B, U] of labels, target_lengths [B] -> scalar
+    """
+    log_probs = logits.float().log_softmax(-1).transpose(0, 1)  # [L, B, V]
+    with torch.autocast(logits.device.type, enabled=False):
+        return F.ctc_loss(log_probs, targets, lengths, target_lengths, blank=BLANK, zero_infinity=True)
+
+
+def symmetric_kl(main: Tensor, aux: Tensor, lengths: Tensor, temperature: float = 1.0) -> Tensor:
+    """Mean over valid frames of (KL(p|q) + KL(q|p)) / 2 = sum((p - q)(log p - log q)) / 2; logits [B, L, V] -> scalar."""
+    log_p = (main.float() / temperature).log_softmax(-1)
+    log_q = (aux.float() / temperature).log_softmax(-1)
+    skl = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2  # [B, L]
+    mask = valid_mask(lengths, skl.shape[1])
+    return (skl * mask).sum() / mask.sum()
+
+
+def bypass_penalty(net: SpikeHTR) -> Tensor:
+    """Sum of alpha^2 over the membrane shortcuts: 0 where there are none."""
+    alphas = [m.alpha for m in net.modules() if isinstance(m, SpikingConv2d) and m.alpha is not None]
+    if not alphas:
+        return torch.zeros((), device=net.head.linear.weight.device)
+    return torch.stack(alphas).square().sum()
+
+
+def spike_htr_loss(
+    out: Output, targets: Tensor, target_lengths: Tensor, net: SpikeHTR, config: TrainingConfig
+) -> Losses:
+    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalty on alpha), with the config's weights."""
+    main = ctc(out.logits, out.lengths, targets, target_lengths)
+    aux = ctc(out.aux_logits, out.lengths, targets, target_lengths)
+    kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature)
+    bypass = bypass_penalty(net)
+    total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
+    return Losses(total, main, aux, kl, bypass)

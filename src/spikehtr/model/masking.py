@@ -1,0 +1,80 @@
+"""What keeps padding out of a line's result: masks, norms that see valid positions only, shared random masks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def valid_mask(lengths: Tensor, size: int) -> Tensor:
+    """[B] lengths -> [B, size], True at positions before each length."""
+    return torch.arange(size, device=lengths.device) < lengths[:, None]
+
+
+def column_mask(widths: Tensor, size: int) -> Tensor:
+    """[B] widths -> [B, 1, 1, size], to multiply or select the columns of maps [..., B, C, H, size]."""
+    return valid_mask(widths, size)[:, None, None, :]
+
+
+def halve(widths: Tensor) -> Tensor:
+    """Valid width after a stride-2 step with padding 1 (or a 2x2 pool that keeps the odd column)."""
+    return (widths + 1) // 2
+
+
+class MaskedGroupNorm(nn.Module):
+    """GroupNorm whose mean and variance are taken over a line's own columns, in fp32.
+
+    x [T, B, C, H, W], widths [B] -> same shape; each (t, b, group) is normalised by itself. Values at padded columns
+    are finite and mean nothing.
+    """
+
+    def __init__(self, channels: int, groups: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.groups = next(g for g in range(min(groups, channels), 0, -1) if channels % g == 0)
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor, widths: Tensor) -> Tensor:
+        mask = column_mask(widths, x.shape[-1])  # [B, 1, 1, W]
+        grouped = x.float().unflatten(2, (self.groups, -1))  # [T, B, G, C/G, H, W]
+        inside = mask[:, None].to(grouped.dtype)  # [B, 1, 1, 1, W]
+        count = widths[:, None, None, None, None] * (grouped.shape[3] * grouped.shape[4])  # [B, 1, 1, 1, 1]
+        mean = (grouped * inside).sum((3, 4, 5), keepdim=True) / count  # [T, B, G, 1, 1, 1]
+        centred = (grouped - mean) * inside
+        variance = centred.square().sum((3, 4, 5), keepdim=True) / count
+        normal = (centred * torch.rsqrt(variance + self.eps)).flatten(2, 3)  # [T, B, C, H, W]
+        return normal * self.weight[:, None, None] + self.bias[:, None, None]
+
+
+class TokenNorm(nn.LayerNorm):
+    """LayerNorm over channels, in fp32 whatever autocast says. Each token by itself, so padding cannot leak."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.float())
+
+
+class SharedDropout(nn.Module):
+    """Dropout on [T, B, ...] whose mask is one for all timesteps: a unit is silent for the whole line or not at all.
+
+    `per_line` drops whole lines' branches instead of units (stochastic depth).
+    """
+
+    def __init__(self, rate: float, per_line: bool = False) -> None:
+        super().__init__()
+        self.rate, self.per_line = rate, per_line
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0.0:
+            return x
+        shape = (x.shape[1], *([1] * (x.dim() - 2))) if self.per_line else x.shape[1:]
+        keep = 1.0 - self.rate
+        return x * (torch.rand(shape, device=x.device) < keep).to(x.dtype) / keep
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate:g}, per_line={self.per_line}"
+
+
+def ramp(last: float, count: int) -> list[float]:
+    """`count` rates rising linearly from 0 to `last`: stochastic depth grows with the depth of the block."""
+    return [last * i / max(count - 1, 1) for i in range(count)]

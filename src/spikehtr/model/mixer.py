@@ -1,0 +1,146 @@
+"""The 1D sequence mixer (Section 3.5): blocks of one token operator and a spiking MLP, pre-norm and residual.
+
+Tokens are [T, B, L, d]; `mask` [B, L] is True at valid ones. Norms are per token and linear maps too, so padding can
+only leak through sums over tokens (linear attention) and depthwise kernels (LK): those two mask it. Every operator
+holds two neurons, one on its features and one on its output, so a block adds whole spikes to the residual stream.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from spikehtr.config import ModelConfig
+from spikehtr.model.lif import make_neuron, spike
+from spikehtr.model.masking import SharedDropout, TokenNorm, ramp
+
+
+class SpikingLinear(nn.Module):
+    """Linear map, norm, neuron: [T, B, L, din] -> [T, B, L, dout]."""
+
+    def __init__(self, config: ModelConfig, din: int, dout: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(din, dout, bias=False)
+        self.norm = TokenNorm(dout)
+        self.neuron = make_neuron(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.neuron(self.norm(self.linear(x)))
+        return out
+
+
+class LinearAttention(nn.Module):
+    """LA: global aggregation. q, k, v are spikes; y_i = q_i (sum_j k_j v_j^T) / (1 + |q_i . sum_j k_j|).
+
+    The denominator counts the spikes that q_i shares with all keys, so y is close to a mean of the matched values.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads = config.mixer.heads
+        self.norm = TokenNorm(config.dim)
+        self.qkv = SpikingLinear(config, config.dim, 3 * config.dim)
+        self.out = SpikingLinear(config, config.dim, config.dim)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.norm(x)).float().unflatten(-1, (3, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
+        k = k * mask[:, :, None, None]
+        # Broadcast products and sums would be plainer, but need L times the memory of a matrix product.
+        with torch.autocast(x.device.type, enabled=False):
+            context = torch.einsum("tblhi,tblhj->tbhij", k, v)  # [T, B, h, d/h, d/h]
+            matched = torch.einsum("tblhi,tbhij->tblhj", q, context)  # [T, B, L, h, d/h]
+            total = torch.einsum("tblhi,tbhi->tblh", q, k.sum(2))  # [T, B, L, h]
+        y = matched / (1 + total.abs())[..., None]
+        return self.out(y.flatten(3))  # type: ignore[no-any-return]
+
+
+class QKMix(nn.Module):
+    """QK: content gating. A token's q decides, head by head, whether its k passes: y = a * k, a = [sum(q) >= 0.5].
+
+    No token sees another here. An analog gate of the input scales the result before the output neuron.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads, self.spiking, self.lif = config.mixer.heads, config.neuron == "lif", config.lif
+        self.norm = TokenNorm(config.dim)
+        self.qk = SpikingLinear(config, config.dim, 2 * config.dim)
+        self.gate = nn.Linear(config.dim, config.dim)
+        self.out = SpikingLinear(config, config.dim, config.dim)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.norm(x)
+        q, k = self.qk(x).float().unflatten(-1, (2, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
+        excess = q.sum(-1, keepdim=True) - 0.5  # [T, B, L, h, 1]
+        a = spike(excess, self.lif.surrogate, self.lif.surrogate_alpha) if self.spiking else torch.sigmoid(excess)
+        y = self.out.linear((a * k).flatten(3)) * torch.sigmoid(self.gate(x))  # [T, B, L, d]
+        return self.out.neuron(self.out.norm(y))  # type: ignore[no-any-return]
+
+
+class LargeKernel(nn.Module):
+    """LK: midrange continuity. A long depthwise kernel fires on the neighbourhood; a gate weighs that against the
+    token's own value: y = g * LIF(Norm(DW(u))) + (1 - g) * v."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        c = config.mixer
+        wide = round(c.lk_expansion * config.dim)
+        self.norm = TokenNorm(config.dim)
+        self.inp = nn.Linear(config.dim, 3 * wide)
+        self.dw = nn.Conv1d(wide, wide, c.lk_kernel, padding=c.lk_kernel // 2, groups=wide, bias=False)
+        self.dw_norm = TokenNorm(wide)
+        self.dw_neuron = make_neuron(config)
+        self.out = SpikingLinear(config, wide, config.dim)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        u, v, g = self.inp(self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
+        u = (u * mask[:, :, None]).flatten(0, 1).transpose(1, 2)  # [T*B, e*d, L]
+        near = self.dw(u).transpose(1, 2).unflatten(0, x.shape[:2])  # [T, B, L, e*d]
+        fired = self.dw_neuron(self.dw_norm(near))
+        return self.out(v + torch.sigmoid(g) * (fired - v))  # type: ignore[no-any-return]
+
+
+class SpikingMLP(nn.Module):
+    """FC1 widens, FC2 narrows; FC2 reads pure spikes."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        wide = round(config.mixer.mlp_ratio * config.dim)
+        self.norm = TokenNorm(config.dim)
+        self.fc1 = SpikingLinear(config, config.dim, wide)
+        self.fc2 = SpikingLinear(config, wide, config.dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.fc1(self.norm(x)))  # type: ignore[no-any-return]
+
+
+_OPERATORS: dict[str, type[nn.Module]] = {"LA": LinearAttention, "QK": QKMix, "LK": LargeKernel}
+
+
+class MixerBlock(nn.Module):
+    def __init__(self, config: ModelConfig, operator: str, drop_path: float) -> None:
+        super().__init__()
+        self.kind = operator
+        self.operator = _OPERATORS[operator](config)
+        self.mlp = SpikingMLP(config)
+        self.dropout = SharedDropout(config.mixer.dropout)
+        self.drop_path = SharedDropout(drop_path, per_line=True)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.drop_path(self.dropout(self.operator(x, mask)))
+        return x + self.drop_path(self.dropout(self.mlp(x)))
+
+
+class Mixer(nn.Module):
+    """tokens [T, B, L, d], mask [B, L] -> [T, B, L, d]"""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        operators = config.mixer.operators
+        rates = ramp(config.mixer.drop_path, len(operators))
+        self.blocks = nn.ModuleList(MixerBlock(config, kind, rate) for kind, rate in zip(operators, rates, strict=True))
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x, mask)
+        return x

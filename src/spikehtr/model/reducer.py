@@ -1,0 +1,124 @@
+"""CTC-aware keep-and-merge (Section 3.4): fewer tokens before the deep mixer, in order, without breaking CTC.
+
+A preview (logits of any CTC head, one row a position) says which positions are likely characters or uncertain: those
+are kept as they are. Runs of the rest, confident blanks, are merged into spans of at most k. Usable with any CTC
+recogniser: it needs tokens, their lengths and preview logits, and holds no parameters.
+
+Modes: `keep-and-merge` (the paper's); `none`; and its two ablations, which the paper names but does not define:
+`prune-only` drops what is not kept instead of merging it; `merge-only` merges every confident blank, without the two
+guards that retain further positions (uncertainty and the minimum ratio).
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from spikehtr.config import ReducerConfig
+from spikehtr.model.masking import valid_mask
+from spikehtr.text import BLANK
+
+_DELTA = 1e-6
+
+
+class Reduction(NamedTuple):
+    """Reduced tokens and where they came from. Rows past a line's length are zero."""
+
+    tokens: Tensor  # [T, B, L, d]
+    lengths: Tensor  # [B], l_b
+    spans: Tensor  # [B, L, 2], first and one-past-last input position of each token
+    weights: Tensor  # [B, L, k], share of each of a span's positions; a valid row sums to 1
+    kept: Tensor  # [B, L0], the keep set K
+
+
+def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:
+    """Fewest frames that can spell each target: its length, and a blank between equal neighbours. [B, U], [B] -> [B]"""
+    inside = valid_mask(target_lengths, targets.shape[1])  # [B, U]
+    repeats = (targets[:, 1:] == targets[:, :-1]) & inside[:, 1:]
+    return target_lengths + repeats.sum(1)
+
+
+class CTCLengthReducer(nn.Module):
+    """tokens [T, B, L0, d], lengths [B], preview logits [B, L0, V] -> Reduction, padded to L0.
+
+    `min_lengths` [B] (training only, from `ctc_min_length`): a line whose reduced length would fall below it is left
+    unreduced, so that its transcript stays spellable.
+    """
+
+    def __init__(self, config: ReducerConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(
+        self, tokens: Tensor, lengths: Tensor, preview: Tensor, min_lengths: Tensor | None = None
+    ) -> Reduction:
+        c = self.config
+        with nullcontext() if c.preview_gradient else torch.no_grad():
+            log_pi = preview.float().log_softmax(-1)  # [B, L0, V]
+            p_blank = log_pi[..., BLANK].exp()  # [B, L0]
+            ink = 1 - p_blank + _DELTA  # a(w); delta on each term, so that weights sum to 1 exactly
+        kept = self._keep_set(p_blank.detach(), log_pi.detach(), lengths)
+        slot, reduced = self._assign(kept, lengths)
+        if min_lengths is not None:
+            kept = kept | (reduced < min_lengths)[:, None] & valid_mask(lengths, kept.shape[1])
+            slot, reduced = self._assign(kept, lengths)
+        spans = self._spans(slot)
+        return self._pool(tokens, ink, spans, reduced, kept)
+
+    def _keep_set(self, p_blank: Tensor, log_pi: Tensor, lengths: Tensor) -> Tensor:
+        """K (Eq. 14) and its minimum size: [B, L0] bool."""
+        c = self.config
+        valid = valid_mask(lengths, p_blank.shape[1])
+        if c.mode == "none":
+            return valid
+        kept = (p_blank < c.tau) & valid
+        if c.mode == "merge-only":
+            return kept
+        entropy = -(log_pi.exp() * log_pi).sum(-1)  # Eq. 13
+        kept = kept | (entropy > c.eta) & valid
+        # Top up to ceil(gamma * L0): rank positions by blank posterior, the kept ones first and padding last.
+        least = (lengths.double() * c.gamma).ceil().long()
+        order = p_blank.masked_fill(kept, -1.0).masked_fill(~valid, 2.0)
+        rank = order.argsort(dim=1, stable=True).argsort(dim=1)
+        return rank < torch.maximum(kept.sum(1), least)[:, None]
+
+    def _assign(self, kept: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The output slot of every input position, L0 for those without one, and the reduced lengths; [B, L0], [B]."""
+        size = kept.shape[1]
+        valid = valid_mask(lengths, size)
+        if self.config.mode == "prune-only":
+            kept = kept | (~kept.any(1, keepdim=True) & valid_mask(torch.ones_like(lengths), size))  # never empty
+            starts = member = kept
+        else:
+            place = torch.arange(size, device=kept.device)
+            last_kept = torch.where(kept, place, -1).cummax(dim=1).values  # nearest kept position at or before w
+            starts = (kept | ((place - last_kept - 1) % self.config.k == 0)) & valid
+            member = valid
+        slot = starts.long().cumsum(1) - 1
+        return torch.where(member, slot, size), starts.sum(1)
+
+    @staticmethod
+    def _spans(slot: Tensor) -> Tensor:
+        """[B, L0] slots -> [B, L0, 2] first and one-past-last position of each slot; empty slots are (0, 0)."""
+        batch, size = slot.shape
+        place = torch.arange(size, device=slot.device).expand(batch, size)
+        empty = slot.new_zeros(batch, size + 1)
+        first = empty.scatter_reduce(1, slot, place, "amin", include_self=False)
+        end = empty.scatter_reduce(1, slot, place + 1, "amax", include_self=False)
+        return torch.stack([first, end], dim=-1)[:, :size]
+
+    def _pool(self, tokens: Tensor, ink: Tensor, spans: Tensor, lengths: Tensor, kept: Tensor) -> Reduction:
+        """Blank-aware weighted mean of each span (Eqs. 15, 16), the same for every timestep."""
+        steps, batch, size, dim = tokens.shape
+        cap = 1 if self.config.mode in ("none", "prune-only") else self.config.k
+        member = spans[..., :1] + torch.arange(cap, device=spans.device)  # [B, L0, k] input positions
+        inside = member < spans[..., 1:]
+        member = member.clamp(max=size - 1).flatten(1)  # [B, L0*k]
+        share = ink.gather(1, member).unflatten(1, (size, cap)) * inside
+        weights = share / share.sum(-1, keepdim=True).clamp(min=_DELTA)  # [B, L0, k]
+        picked = tokens.gather(2, member[None, :, :, None].expand(steps, batch, -1, dim))  # [T, B, L0*k, d]
+        pooled = (picked.unflatten(2, (size, cap)) * weights[..., None]).sum(3)  # [T, B, L0, d]
+        return Reduction(pooled, lengths, spans, weights, kept)

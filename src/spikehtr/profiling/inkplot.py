@@ -1,0 +1,77 @@
+"""The picture of what InkCoder sees (the paper's figures of Appendix A): evidence on top, the T steps below."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from spikehtr.config import ModelConfig
+from spikehtr.data.geometry import to_batch
+from spikehtr.model.inkcoder import InkCoder, InkTrace
+
+_STRIP = 5.6  # inches across one line
+
+
+@torch.no_grad()
+def trace_line(line: NDArray[np.uint8], config: ModelConfig) -> InkTrace:
+    """InkCoder's maps for one fitted line, with the gate's sharpness as it stands before training."""
+    images, widths = to_batch([line])
+    return InkCoder(config.inkcoder, config.timesteps).trace(images, widths)
+
+
+def draw(trace: InkTrace, beta: float, path: Path, title: str) -> None:
+    """Write the figure as PNG: the grey line, both proxies and the keep masks, then for each step the gated view
+    X * (beta + (1 - beta) g_t), the gate g_t, and the novelty g_t - g_(t-1)."""
+    steps, _, _, height, width = trace.gates.shape
+    columns = max(2, min(steps, 4))
+    evidence = _evidence(trace)
+    above = math.ceil(len(evidence) / columns)
+    turns = math.ceil(steps / columns)
+    rows = above + 3 * turns
+    strip_height = _STRIP * height / width
+    figure = Figure(figsize=(columns * (_STRIP + 0.2), rows * (strip_height + 0.32) + 0.6), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=11)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for i, (name, image) in enumerate(evidence):
+        _show(axes[i // columns][i % columns], image, name)
+    for t in range(steps):
+        top, column = above + 3 * (t // columns), t % columns
+        gate = trace.gates[t, 0, 0]
+        before = trace.gates[t - 1, 0, 0] if t else torch.zeros_like(gate)
+        head = f"t = {t + 1}, $\\theta$ = {trace.theta[t]:.2f}, mean gate {gate.mean():.3f}"
+        _show(axes[top][column], trace.gray[0, 0] * (beta + (1 - beta) * gate), f"gated view, {head}")
+        _show(axes[top + 1][column], gate, f"gate $g_{{{t + 1}}}$")
+        novelty = f"novelty $g_{{{t + 1}}} - g_{{{t}}}$" if t else "novelty $g_1$"
+        _show(axes[top + 2][column], gate - before, novelty, cmap="RdBu_r", vmin=-1)
+    temporary = path.with_name(f".{path.name}.tmp.png")
+    figure.savefig(temporary, format="png")
+    temporary.replace(path)
+
+
+def _evidence(trace: InkTrace) -> list[tuple[str, torch.Tensor]]:
+    last = trace.gates.shape[0]
+    maps = [
+        ("grey line", trace.gray[0, 0]),
+        ("intensity proxy $I_{int}$", trace.intensity[0, 0]),
+        ("edge magnitude, two scales", trace.edge_magnitude[0, 0]),
+        ("edge proxy $I_{edge}$", trace.edge[0, 0]),
+        ("density keep mask, t = 1", trace.keep[0, 0, 0]),
+    ]
+    if last > 1:
+        maps.append((f"density keep mask, t = {last}", trace.keep[-1, 0, 0]))
+    return maps
+
+
+def _show(ax: Any, image: torch.Tensor, title: str, cmap: str = "gray", vmin: float = 0.0) -> None:
+    ax.imshow(image.numpy(), cmap=cmap, vmin=vmin, vmax=1.0, interpolation="nearest", aspect="equal")
+    ax.set_title(title, fontsize=8, loc="left", pad=2)
