@@ -255,7 +255,8 @@ class Config(Section):
     @classmethod
     def preset(cls, name: str) -> Self:
         if name not in _TIERS:
-            raise ConfigError(f"no preset called {name!r}{did_you_mean(name, PRESETS)} (there are: {', '.join(PRESETS)})")
+            near = did_you_mean(name, PRESETS)
+            raise ConfigError(f"no preset called {name!r}{near} (there are: {', '.join(PRESETS)})")
         return cls.from_dict(_TIERS[name])
 
     @classmethod

@@ -15,7 +15,7 @@ _NOT_SIGN = "\u00ac"  # marks line-end hyphens in many transcriptions; the paper
 
 
 def normalise(text: str) -> str:
-    """Unicode NFKC, U+00AC removed, runs of whitespace made one space, ends stripped. Applying it twice changes nothing.
+    """Unicode NFKC, U+00AC removed, runs of whitespace made one space, ends stripped. Idempotent.
 
     An empty result means the line has no usable transcript; readers leave such lines out and report them.
     """

@@ -14,7 +14,9 @@ def config(
     preset: Preset = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
-    output: Annotated[Optional[Path], typer.Option("--output", "-o", help="Write YAML here instead of printing.")] = None,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", help="Write YAML here instead of printing.")
+    ] = None,
 ) -> None:
     """Print every setting with its value, as YAML.
 

@@ -34,6 +34,7 @@ def inspect(
     model = chosen.model
     line = fit_line(load_line(image), model.height, chosen.data.max_width)
     trace = trace_line(line, model)
-    draw(trace, model.beta, output, f"InkCoder on {image.name}: {line.shape[1]} x {line.shape[0]} px, T = {model.timesteps}")
+    title = f"InkCoder on {image.name}: {line.shape[1]} x {line.shape[0]} px, T = {model.timesteps}"
+    draw(trace, model.beta, output, title)
     means = ", ".join(f"{gate:.3f}" for gate in trace.gates.mean(dim=(1, 2, 3, 4)))
     typer.echo(f"wrote {output} (mean gate at t = 1..{model.timesteps}: {means})")

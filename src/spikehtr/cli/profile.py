@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def profile(
-    counts: Annotated[bool, typer.Option("--counts", help="Count parameters, multiply-accumulates and neurons.")] = False,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="Count parameters, multiply-accumulates and neurons.")
+    ] = False,
     preset: Preset = None,
     file: ConfigFile = None,
     overrides: Overrides = None,

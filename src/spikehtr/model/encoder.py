@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from spikehtr.config import ModelConfig
 from spikehtr.model.entry import Entry
 from spikehtr.model.lif import make_neuron
-from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, column_mask, halve, ramp
+from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, column_mask, halve, ramp, wide
 
 
 class SpikingConv2d(nn.Module):
@@ -24,7 +24,14 @@ class SpikingConv2d(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, cin: int, cout: int, kernel: int, stride: int = 1, groups: int = 1, bypass: bool = True
+        self,
+        config: ModelConfig,
+        cin: int,
+        cout: int,
+        kernel: int,
+        stride: int = 1,
+        groups: int = 1,
+        bypass: bool = True,
     ) -> None:
         super().__init__()
         self.conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
@@ -89,25 +96,21 @@ class DownMix(nn.Module):
         self.rho_logit = nn.Parameter(torch.zeros(())) if mode == "mix" else None
 
     def forward(self, z: Tensor, widths: Tensor) -> Tensor:
-        """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/2, ceil(W/2)]; a pool counts valid columns only."""
+        """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/2, W/2]; a pool counts valid columns only."""
         inside = column_mask(widths, z.shape[-1]).expand(z.shape[1], 1, *z.shape[-2:])  # [B, 1, H, W]
         flat = z.flatten(0, 1)
-        total = F.avg_pool2d(self._even((z * inside).flatten(0, 1), 0.0), 2)
-        share = F.avg_pool2d(self._even(inside.to(z.dtype), 0.0), 2)  # [B, 1, H/2, W/2]: part of the pool that is valid
+        total = F.avg_pool2d((z * inside).flatten(0, 1), 2)
+        share = F.avg_pool2d(inside.to(z.dtype), 2)  # [B, 1, H/2, W/2]: part of the pool that is valid
         average = total.unflatten(0, z.shape[:2]) / share.clamp(min=0.25)
         if self.mode == "avg":
             return average
         lowest = torch.finfo(z.dtype).min
         masked = flat.masked_fill(~inside.repeat(z.shape[0], 1, 1, 1), lowest)
-        largest = F.max_pool2d(self._even(masked, lowest), 2).unflatten(0, z.shape[:2])
+        largest = F.max_pool2d(masked, 2).unflatten(0, z.shape[:2])
         largest = largest.masked_fill(share == 0, 0.0)
         if self.rho_logit is None:
             return largest
         return average + torch.sigmoid(self.rho_logit) * (largest - average)
-
-    @staticmethod
-    def _even(z: Tensor, fill: float) -> Tensor:
-        return F.pad(z, (0, z.shape[-1] % 2), value=fill)
 
 
 class DualResolutionFusion(nn.Module):
@@ -136,13 +139,13 @@ class HeightPool(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.score = nn.Sequential(nn.Linear(dim, dim // 4), nn.SiLU(), nn.Linear(dim // 4, 1))
+        self.score = nn.Sequential(nn.Linear(dim, dim // 4), nn.SiLU(), nn.Linear(dim // 4, 1, bias=False))
         self.nudge = nn.Linear(dim, dim)
 
     def forward(self, f: Tensor) -> Tensor:
         """[T, B, d, H', W'] -> [T, B, W', d]; each column by itself."""
         f = f.permute(0, 1, 4, 3, 2)  # [T, B, W', H', d]
-        omega = self.score(f).float().softmax(dim=3)  # [T, B, W', H', 1]
+        omega = wide(self.score(f)).softmax(dim=3)  # [T, B, W', H', 1]
         attended = (omega * f).sum(dim=3)  # [T, B, W', d]
         r = torch.sigmoid(self.nudge(attended))
         return attended + r * (f.amax(dim=3) - attended)
@@ -163,7 +166,10 @@ class Stem(nn.Module):
 
 
 class Encoder(nn.Module):
-    """images [B, C, H, W] in [0, 1], widths [B] pixels -> tokens [T, B, L0, d], lengths [B]; L0 = ceil(W / 4)."""
+    """images [B, C, H, W] in [0, 1], widths [B] pixels -> tokens [T, B, L0, d], lengths [B].
+
+    W is a multiple of 4 (`SpikeHTR` pads to one), L0 = W / 4, and a line of w pixels has ceil(w / 4) tokens.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ from spikehtr.model.masking import column_mask
 
 
 def fixed_noise(steps: int, height: int, width: int, device: torch.device) -> Tensor:
-    """Uniform noise [T, H, W] in [0, 1) that is a fixed function of (t, y, x): a hash, the same for any batch and width."""
+    """Uniform noise [T, H, W] in [0, 1): a hash of (t, y, x), so the same for any batch and width."""
     t, y, x = (torch.arange(n, device=device) for n in (steps, height, width))
     h = t[:, None, None] * 73856093 + y[:, None] * 19349663 + x * 83492791 + 1
     for _ in range(3):
@@ -35,13 +35,13 @@ def poisson_gates(darkness: Tensor, steps: int, training: bool) -> Tensor:
         noise = torch.rand((steps, *darkness.shape), device=darkness.device)
     else:
         noise = fixed_noise(steps, darkness.shape[2], darkness.shape[3], darkness.device)[:, None, None]
-    return (noise < darkness).float()
+    return (noise < darkness).to(darkness.dtype)
 
 
 def ttfs_gates(darkness: Tensor, steps: int) -> Tensor:
     """One-hot in time [T, B, 1, H, W]: step floor((1 - darkness) * T); pure white never opens."""
     when = ((1 - darkness) * steps).floor()
-    return torch.stack([(when == t).float() for t in range(steps)])
+    return torch.stack([(when == t).to(darkness.dtype) for t in range(steps)])
 
 
 class Entry(nn.Module):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spikehtr.config import InkCoderConfig
-from spikehtr.model.masking import column_mask
+from spikehtr.model.masking import column_mask, wide
 
 _EPS = 1e-6
 _LUMA = (0.299, 0.587, 0.114)
@@ -23,7 +23,7 @@ _LUMA = (0.299, 0.587, 0.114)
 
 def to_gray(images: Tensor) -> Tensor:
     """[B, 1 or 3, H, W] -> [B, 1, H, W] in fp32, by luminance."""
-    images = images.float()
+    images = wide(images)
     if images.shape[1] == 1:
         return images
     red, green, blue = images.split(1, dim=1)
@@ -64,7 +64,7 @@ def quantiles(a: Tensor, widths: Tensor, *qs: float) -> list[Tensor]:
         low = place.floor().long()
         below = ordered.gather(1, low)
         above = ordered.gather(1, torch.minimum(low + 1, last))
-        values.append(torch.lerp(below, above, place - low)[:, :, None, None])
+        values.append((below + (above - below) * (place - low))[:, :, None, None])
     return values
 
 
@@ -118,7 +118,7 @@ class InkCoder(nn.Module):
         c = self.config
         theta, sharpness, weight = self.schedules()
         with torch.no_grad():
-            intensity, magnitude, edge = self._proxies(gray.float(), widths)
+            intensity, magnitude, edge = self._proxies(wide(gray), widths)
             fused, kept = [], []
             for w in weight.unbind(0):
                 raw = ((1 - w) * intensity + w * edge).clamp(0, 1)  # Eq. 3
@@ -149,5 +149,6 @@ class InkCoder(nn.Module):
         s, (height, width) = self.config.edge_scale, smooth.shape[-2:]
         padded = F.pad(extend(smooth, widths), (0, -width % s, 0, -height % s), mode="replicate")
         small = F.avg_pool2d(padded, s)  # [B, 1, ceil(H/s), ceil(W/s)]
-        edges = sobel(small, (widths + s - 1) // s)
-        return edges.repeat_interleave(s, dim=2).repeat_interleave(s, dim=3)[..., :height, :width]
+        narrow = (widths + s - 1) // s
+        edges = extend(sobel(small, narrow), narrow)
+        return F.interpolate(edges, scale_factor=s, mode="bilinear")[..., :height, :width]

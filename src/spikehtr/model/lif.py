@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.config import LIFConfig, ModelConfig
+from spikehtr.model.masking import wide
 
 
 class _Spike(torch.autograd.Function):
@@ -31,7 +32,7 @@ class _Spike(torch.autograd.Function):
         ctx.save_for_backward(excess)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (excess,) = ctx.saved_tensors
         if ctx.surrogate == "atan":  # derivative of arctan(pi/2 * alpha * x) / pi
             slope = ctx.alpha / 2 / (1 + (math.pi / 2 * ctx.alpha * excess) ** 2)
@@ -43,17 +44,16 @@ class _Spike(torch.autograd.Function):
 
 def spike(excess: Tensor, surrogate: str = "atan", alpha: float = 2.0) -> Tensor:
     """1 where `excess` (membrane minus threshold) is not negative, else 0; same shape."""
-    out: Tensor = _Spike.apply(excess, surrogate, alpha)
+    out: Tensor = _Spike.apply(excess, surrogate, alpha)  # type: ignore[no-untyped-call]
     return out
 
 
 def lif(drive: Tensor, config: LIFConfig) -> Tensor:
     """Spikes [T, ...] of an input current [T, ...], in its dtype; the membrane is kept in at least fp32."""
-    dtype = torch.promote_types(drive.dtype, torch.float32)
-    membrane = torch.zeros_like(drive[0], dtype=dtype)
-    fired = torch.zeros_like(membrane)
+    currents = wide(drive)
+    membrane = fired = torch.zeros_like(currents[0])
     steps = []
-    for current in drive.to(dtype).unbind(0):
+    for current in currents.unbind(0):
         membrane = config.decay * membrane * (1 - fired.detach()) + current
         fired = spike(membrane - config.threshold, config.surrogate, config.surrogate_alpha)
         steps.append(fired)

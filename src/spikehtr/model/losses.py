@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spikehtr.config import TrainingConfig
 from spikehtr.model.encoder import SpikingConv2d
-from spikehtr.model.masking import valid_mask
+from spikehtr.model.masking import valid_mask, wide
 from spikehtr.model.recognizer import Output, SpikeHTR
 from spikehtr.text import BLANK
 
@@ -30,15 +30,18 @@ def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor
 
     logits [B, L, V], lengths [B], targets [B, U] of labels, target_lengths [B] -> scalar
     """
-    log_probs = logits.float().log_softmax(-1).transpose(0, 1)  # [L, B, V]
+    log_probs = wide(logits).log_softmax(-1).transpose(0, 1)  # [L, B, V]
     with torch.autocast(logits.device.type, enabled=False):
         return F.ctc_loss(log_probs, targets, lengths, target_lengths, blank=BLANK, zero_infinity=True)
 
 
 def symmetric_kl(main: Tensor, aux: Tensor, lengths: Tensor, temperature: float = 1.0) -> Tensor:
-    """Mean over valid frames of (KL(p|q) + KL(q|p)) / 2 = sum((p - q)(log p - log q)) / 2; logits [B, L, V] -> scalar."""
-    log_p = (main.float() / temperature).log_softmax(-1)
-    log_q = (aux.float() / temperature).log_softmax(-1)
+    """Mean over valid frames of (KL(p|q) + KL(q|p)) / 2 = sum((p - q)(log p - log q)) / 2.
+
+    logits [B, L, V] of both heads, lengths [B] -> scalar
+    """
+    log_p = (wide(main) / temperature).log_softmax(-1)
+    log_q = (wide(aux) / temperature).log_softmax(-1)
     skl = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2  # [B, L]
     mask = valid_mask(lengths, skl.shape[1])
     return (skl * mask).sum() / mask.sum()
@@ -46,7 +49,7 @@ def symmetric_kl(main: Tensor, aux: Tensor, lengths: Tensor, temperature: float 
 
 def bypass_penalty(net: SpikeHTR) -> Tensor:
     """Sum of alpha^2 over the membrane shortcuts: 0 where there are none."""
-    alphas = [m.alpha for m in net.modules() if isinstance(m, SpikingConv2d) and m.alpha is not None]
+    alphas: list[Tensor] = [m.alpha for m in net.modules() if isinstance(m, SpikingConv2d) and m.alpha is not None]
     if not alphas:
         return torch.zeros((), device=net.head.linear.weight.device)
     return torch.stack(alphas).square().sum()

@@ -6,6 +6,11 @@ import torch
 from torch import Tensor, nn
 
 
+def wide(x: Tensor) -> Tensor:
+    """x in fp32, or as it is if it is wider: what norms, membranes, sums over time and losses are computed in."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def valid_mask(lengths: Tensor, size: int) -> Tensor:
     """[B] lengths -> [B, size], True at positions before each length."""
     return torch.arange(size, device=lengths.device) < lengths[:, None]
@@ -17,7 +22,7 @@ def column_mask(widths: Tensor, size: int) -> Tensor:
 
 
 def halve(widths: Tensor) -> Tensor:
-    """Valid width after a stride-2 step with padding 1 (or a 2x2 pool that keeps the odd column)."""
+    """Valid width after a stride-2 step; an odd column counts."""
     return (widths + 1) // 2
 
 
@@ -37,7 +42,7 @@ class MaskedGroupNorm(nn.Module):
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
         mask = column_mask(widths, x.shape[-1])  # [B, 1, 1, W]
-        grouped = x.float().unflatten(2, (self.groups, -1))  # [T, B, G, C/G, H, W]
+        grouped = wide(x).unflatten(2, (self.groups, -1))  # [T, B, G, C/G, H, W]
         inside = mask[:, None].to(grouped.dtype)  # [B, 1, 1, 1, W]
         count = widths[:, None, None, None, None] * (grouped.shape[3] * grouped.shape[4])  # [B, 1, 1, 1, 1]
         mean = (grouped * inside).sum((3, 4, 5), keepdim=True) / count  # [T, B, G, 1, 1, 1]
@@ -51,7 +56,7 @@ class TokenNorm(nn.LayerNorm):
     """LayerNorm over channels, in fp32 whatever autocast says. Each token by itself, so padding cannot leak."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.float())
+        return super().forward(wide(x))
 
 
 class SharedDropout(nn.Module):

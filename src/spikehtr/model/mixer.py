@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from spikehtr.config import ModelConfig
 from spikehtr.model.lif import make_neuron, spike
-from spikehtr.model.masking import SharedDropout, TokenNorm, ramp
+from spikehtr.model.masking import SharedDropout, TokenNorm, ramp, wide
 
 
 class SpikingLinear(nn.Module):
@@ -43,7 +43,7 @@ class LinearAttention(nn.Module):
         self.out = SpikingLinear(config, config.dim, config.dim)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        q, k, v = self.qkv(self.norm(x)).float().unflatten(-1, (3, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
+        q, k, v = wide(self.qkv(self.norm(x))).unflatten(-1, (3, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
         k = k * mask[:, :, None, None]
         # Broadcast products and sums would be plainer, but need L times the memory of a matrix product.
         with torch.autocast(x.device.type, enabled=False):
@@ -51,7 +51,7 @@ class LinearAttention(nn.Module):
             matched = torch.einsum("tblhi,tbhij->tblhj", q, context)  # [T, B, L, h, d/h]
             total = torch.einsum("tblhi,tbhi->tblh", q, k.sum(2))  # [T, B, L, h]
         y = matched / (1 + total.abs())[..., None]
-        return self.out(y.flatten(3))  # type: ignore[no-any-return]
+        return self.out(y.flatten(3))
 
 
 class QKMix(nn.Module):
@@ -70,11 +70,11 @@ class QKMix(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm(x)
-        q, k = self.qk(x).float().unflatten(-1, (2, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
+        q, k = wide(self.qk(x)).unflatten(-1, (2, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
         excess = q.sum(-1, keepdim=True) - 0.5  # [T, B, L, h, 1]
         a = spike(excess, self.lif.surrogate, self.lif.surrogate_alpha) if self.spiking else torch.sigmoid(excess)
         y = self.out.linear((a * k).flatten(3)) * torch.sigmoid(self.gate(x))  # [T, B, L, d]
-        return self.out.neuron(self.out.norm(y))  # type: ignore[no-any-return]
+        return self.out.neuron(self.out.norm(y))
 
 
 class LargeKernel(nn.Module):
@@ -97,7 +97,7 @@ class LargeKernel(nn.Module):
         u = (u * mask[:, :, None]).flatten(0, 1).transpose(1, 2)  # [T*B, e*d, L]
         near = self.dw(u).transpose(1, 2).unflatten(0, x.shape[:2])  # [T, B, L, e*d]
         fired = self.dw_neuron(self.dw_norm(near))
-        return self.out(v + torch.sigmoid(g) * (fired - v))  # type: ignore[no-any-return]
+        return self.out(v + torch.sigmoid(g) * (fired - v))
 
 
 class SpikingMLP(nn.Module):
@@ -111,7 +111,7 @@ class SpikingMLP(nn.Module):
         self.fc2 = SpikingLinear(config, wide, config.dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.fc1(self.norm(x)))  # type: ignore[no-any-return]
+        return self.fc2(self.fc1(self.norm(x)))
 
 
 _OPERATORS: dict[str, type[nn.Module]] = {"LA": LinearAttention, "QK": QKMix, "LK": LargeKernel}

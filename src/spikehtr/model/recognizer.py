@@ -1,17 +1,18 @@
-"""The whole network (Figure 1): image -> encoder -> positions -> preview and reduction -> mixer -> fusion -> CTC head."""
+"""The whole network (Figure 1): encoder -> positions -> preview and reduction -> mixer -> fusion -> CTC head."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spikehtr.config import ModelConfig
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.encoder import Encoder
 from spikehtr.model.inkcoder import to_gray
-from spikehtr.model.masking import TokenNorm, valid_mask
+from spikehtr.model.masking import TokenNorm, valid_mask, wide
 from spikehtr.model.mixer import Mixer
 from spikehtr.model.reducer import CTCLengthReducer, Reduction
 
@@ -35,7 +36,7 @@ class TemporalFusion(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         share = self.logits[: z.shape[0]].softmax(0)
-        return (share.view(-1, *([1] * (z.dim() - 1))) * z.float()).sum(0)
+        return (share.view(-1, *([1] * (z.dim() - 1))) * wide(z)).sum(0)
 
 
 class Positions(nn.Module):
@@ -53,7 +54,7 @@ class Positions(nn.Module):
     def forward(self, z: Tensor, lengths: Tensor) -> Tensor:
         """[T, B, L0, d], [B] -> [T, B, L0, d]"""
         last = self.table.shape[0] - 1
-        place = torch.arange(z.shape[2], device=z.device).float()
+        place = torch.arange(z.shape[2], device=z.device)
         shrink = (last / (lengths - 1).clamp(min=1)).clamp(max=1.0)  # [B], 1 unless the line is longer than the table
         place = (place * shrink[:, None]).clamp(max=last)  # [B, L0]
         low = place.floor().long()
@@ -74,7 +75,7 @@ class CTCHead(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, V]"""
-        return self.linear(self.norm(z))  # type: ignore[no-any-return]
+        return self.linear(self.norm(z))
 
 
 class SpikeHTR(nn.Module):
@@ -128,26 +129,26 @@ class SpikeHTR(nn.Module):
         return self.head(self.fuse_post(deep)), aux_logits
 
     def _check(self, images: Tensor, widths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Say what is wrong with the input's shape; bring grey and RGB to what the stem takes."""
+        """Say what is wrong with the input's shape; bring colours and width to what the encoder takes."""
         c = self.config
         if images.dim() != 4 or images.shape[1] not in (1, 3) or images.shape[2] != c.height:
             raise SpikeHTRError(f"images must be [B, 1 or 3, {c.height}, W], not {list(images.shape)}")
         batch, channels, _, width = images.shape
         if width > c.max_width:
             raise SpikeHTRError(
-                f"a line {width} px wide is over model.max_width = {c.max_width}: raise that key, or scale the line down"
+                f"a line of {width} px is over model.max_width = {c.max_width}: raise that key, or scale the line down"
             )
         if widths is None:
             widths = torch.full((batch,), width, device=images.device)
         if widths.shape != (batch,):
             raise SpikeHTRError(f"widths must be [{batch}], one for each image, not {list(widths.shape)}")
-        if widths.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the check would wait for the device
-            if widths.min() < 1 or widths.max() > width:
-                raise SpikeHTRError(f"widths must lie in 1..{width}, found {int(widths.min())}..{int(widths.max())}")
+        # On a GPU this check would make the host wait, and a traced graph cannot hold it.
+        checkable = widths.device.type == "cpu" and not torch.compiler.is_compiling()
+        if checkable and (widths.min() < 1 or widths.max() > width):
+            raise SpikeHTRError(f"widths must lie in 1..{width}, found {int(widths.min())}..{int(widths.max())}")
         if channels < c.in_channels:
             images = images.expand(-1, c.in_channels, -1, -1)
         elif channels > c.in_channels:
             images = to_gray(images)
-        return images, widths.to(images.device)
-
-
+        # Padding cannot matter, so pad to whole tokens: every later size is then an exact half or quarter.
+        return F.pad(images, (0, -width % 4)), widths.to(images.device)

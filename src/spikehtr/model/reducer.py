@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.config import ReducerConfig
-from spikehtr.model.masking import valid_mask
+from spikehtr.model.masking import valid_mask, wide
 from spikehtr.text import BLANK
 
 _DELTA = 1e-6
@@ -52,12 +52,10 @@ class CTCLengthReducer(nn.Module):
         super().__init__()
         self.config = config
 
-    def forward(
-        self, tokens: Tensor, lengths: Tensor, preview: Tensor, min_lengths: Tensor | None = None
-    ) -> Reduction:
+    def forward(self, tokens: Tensor, lengths: Tensor, preview: Tensor, min_lengths: Tensor | None = None) -> Reduction:
         c = self.config
         with nullcontext() if c.preview_gradient else torch.no_grad():
-            log_pi = preview.float().log_softmax(-1)  # [B, L0, V]
+            log_pi = wide(preview).log_softmax(-1)  # [B, L0, V]
             p_blank = log_pi[..., BLANK].exp()  # [B, L0]
             ink = 1 - p_blank + _DELTA  # a(w); delta on each term, so that weights sum to 1 exactly
         kept = self._keep_set(p_blank.detach(), log_pi.detach(), lengths)

@@ -36,7 +36,9 @@ def draw(trace: InkTrace, beta: float, path: Path, title: str) -> None:
     turns = math.ceil(steps / columns)
     rows = above + 3 * turns
     strip_height = _STRIP * height / width
-    figure = Figure(figsize=(columns * (_STRIP + 0.2), rows * (strip_height + 0.32) + 0.6), dpi=110, layout="constrained")
+    figure = Figure(
+        figsize=(columns * (_STRIP + 0.2), rows * (strip_height + 0.32) + 0.6), dpi=110, layout="constrained"
+    )
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=11)
     axes = figure.subplots(rows, columns, squeeze=False)

@@ -1,0 +1,62 @@
+"""What several tests need: small networks, drawn lines, and the real lines where they are at hand."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+from PIL import Image, ImageDraw, ImageFont
+
+from spikehtr.assets import FONTS
+from spikehtr.config import Config
+
+settings.register_profile("spikehtr", deadline=None, max_examples=50, derandomize=True)
+settings.load_profile("spikehtr")
+torch.set_num_threads(max(1, os.cpu_count() or 1))
+
+MICRO = {
+    "model.dim": 32,
+    "model.height": 32,
+    "model.positions": 32,
+    "model.encoder.depths": [1, 1, 1],
+    "model.encoder.expansion": 2.0,
+    "model.encoder.norm_groups": 4,
+    "model.mixer.blocks": ["LA", "QK", "LK"],
+    "model.mixer.heads": 2,
+    "model.mixer.mlp_ratio": 2.0,
+    "model.mixer.lk_kernel": 7,
+    "model.mixer.lk_expansion": 1.0,
+}
+
+
+def micro(**overrides: object) -> Config:
+    """A network small enough for a test; `__` in a keyword stands for a dot below `model`."""
+    return Config().with_overrides(
+        MICRO | {f"model.{key.replace('__', '.')}": value for key, value in overrides.items()}
+    )
+
+
+def draw_line(text: str, height: int = 32, seed: int = 0) -> np.ndarray:
+    """A grey uint8 line of handwriting-like text on slightly noisy paper."""
+    font = ImageFont.truetype(str(FONTS / "Caveat-Regular.ttf"), int(height * 0.8))
+    width = int(font.getlength(text)) + height // 2
+    image = Image.new("L", (width, height), 230)
+    ImageDraw.Draw(image).text((height // 4, height * 0.72), text, font=font, fill=40, anchor="ls")
+    noise = np.random.default_rng(seed).normal(0, 3, (height, width))
+    return (np.asarray(image) + noise).clip(0, 255).astype(np.uint8)
+
+
+def real_lines(name: str, split: str, count: int) -> list[tuple[Image.Image, str]]:
+    """The first lines of one of the project's open data sets; skips the test where they are not there."""
+    place = Path(__file__).parents[2] / "shared" / "data" / "lines" / name / f"{split}.parquet"
+    if not place.is_file():
+        pytest.skip("the real lines are not here: shared/data/lines beside the checkout")
+    import pyarrow.parquet as pq
+
+    rows = next(pq.ParquetFile(place).iter_batches(count)).to_pylist()
+    return [(Image.open(io.BytesIO(row["image"]["bytes"])), row["text"]) for row in rows]

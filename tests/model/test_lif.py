@@ -1,0 +1,106 @@
+import math
+
+import pytest
+import torch
+
+from spikehtr.config import LIFConfig
+from spikehtr.model.lif import MultiStepLIF, lif
+
+
+def drive(steps, seed=0, dtype=torch.float32):
+    g = torch.Generator().manual_seed(seed)
+    return (torch.randn(steps, 3, 7, 5, generator=g, dtype=torch.float64) * 1.5).to(dtype)
+
+
+def literal(x, config):
+    """Eq. 1 by hand, neuron by neuron, in float64, with its gradient for a given upstream gradient."""
+    steps, flat = x.shape[0], x.double().flatten(1)
+    spikes = torch.zeros_like(flat)
+    slopes = torch.zeros_like(flat)
+    for i in range(flat.shape[1]):
+        u = s = 0.0
+        for t in range(steps):
+            u = config.decay * u * (1 - s) + float(flat[t, i])
+            s = 1.0 if u >= config.threshold else 0.0
+            z = u - config.threshold
+            a = config.surrogate_alpha
+            if config.surrogate == "atan":
+                slope = a / 2 / (1 + (math.pi / 2 * a * z) ** 2)
+            else:
+                e = 1 / (1 + math.exp(-a * z))
+                slope = a * e * (1 - e)
+            spikes[t, i], slopes[t, i] = s, slope
+    return spikes.view(x.shape), slopes.view(x.shape)
+
+
+def literal_gradient(spikes, slopes, upstream, decay):
+    """dL/dx_t = dL/du_t, dL/du_t = g_t * slope_t + dL/du_{t+1} * decay * (1 - s_t): the reset passes no gradient."""
+    grad = torch.zeros_like(slopes)
+    after = torch.zeros_like(slopes[0])
+    for t in reversed(range(slopes.shape[0])):
+        after = upstream[t] * slopes[t] + after * decay * (1 - spikes[t])
+        grad[t] = after
+    return grad
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+@pytest.mark.parametrize("surrogate", ["atan", "sigmoid"])
+def test_equals_a_hand_written_loop_in_float64(steps, surrogate):
+    config = LIFConfig(surrogate=surrogate, decay=0.6, threshold=0.9, surrogate_alpha=3.0)
+    x = drive(steps, dtype=torch.float64).requires_grad_()
+    upstream = torch.randn(x.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    out = lif(x, config)
+    out.backward(upstream)
+    spikes, slopes = literal(x.detach(), config)
+    assert torch.equal(out.detach(), spikes)
+    assert torch.allclose(x.grad, literal_gradient(spikes, slopes, upstream, config.decay), atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+@pytest.mark.parametrize("decay", [0.25, 0.5, 0.8])
+def test_equals_spikingjelly(steps, decay):
+    """The same neuron in another library. In the extra `oracle`."""
+    neuron = pytest.importorskip("spikingjelly.activation_based.neuron")
+    surrogate = pytest.importorskip("spikingjelly.activation_based.surrogate")
+    theirs = neuron.LIFNode(
+        tau=1 / (1 - decay),
+        decay_input=False,
+        v_threshold=1.0,
+        v_reset=0.0,
+        surrogate_function=surrogate.ATan(2.0),
+        detach_reset=True,
+        step_mode="m",
+    )
+    x1 = drive(steps, seed=steps).requires_grad_()
+    x2 = x1.detach().clone().requires_grad_()
+    upstream = torch.randn(x1.shape, generator=torch.Generator().manual_seed(2))
+    ours = lif(x1, LIFConfig(decay=decay))
+    ours.backward(upstream)
+    expected = theirs(x2)
+    expected.backward(upstream)
+    assert 0 < ours.mean() < 1
+    assert torch.equal(ours, expected)
+    assert torch.allclose(x1.grad, x2.grad, atol=1e-6)
+
+
+def test_half_precision_keeps_the_membrane_in_fp32():
+    x = drive(4).bfloat16()
+    assert torch.equal(lif(x, LIFConfig()), lif(x.float(), LIFConfig()).bfloat16())
+    assert lif(x, LIFConfig()).dtype == torch.bfloat16
+
+
+def test_nothing_is_kept_between_calls():
+    neuron = MultiStepLIF(LIFConfig())
+    x = drive(3)
+    first = neuron(x)
+    neuron(drive(3, seed=9) * 10)
+    assert torch.equal(neuron(x), first)
+    assert not list(neuron.parameters())
+    assert not list(neuron.buffers())
+
+
+def test_reset_and_threshold_are_exact():
+    config = LIFConfig()
+    x = torch.tensor([1.0, 0.9, 0.55, 0.0])[:, None]
+    # fires at exactly the threshold; resets to 0; 0.9 stays below; 0.45 + 0.55 = 1.0 fires again
+    assert lif(x, config).flatten().tolist() == [1.0, 0.0, 1.0, 0.0]

@@ -1,0 +1,78 @@
+"""The forward pass as a graph, and its precision under autocast."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_recognizer import VARIANTS, batch, build
+
+from spikehtr.config import TrainingConfig
+from spikehtr.model.encoder import MaskedGroupNorm
+from spikehtr.model.lif import MultiStepLIF
+from spikehtr.model.losses import spike_htr_loss
+from spikehtr.model.masking import TokenNorm
+from spikehtr.model.recognizer import TemporalFusion
+
+
+def assert_agrees(traced, plain):
+    """A traced graph keeps L = L0, so compare each line's own frames."""
+    assert torch.equal(traced.lengths, plain.lengths)
+    for b, n in enumerate(plain.lengths.tolist()):
+        assert torch.equal(traced.spans[b, :n], plain.spans[b, :n])
+        assert torch.allclose(traced.logits[b, :n], plain.logits[b, :n], atol=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["default", "prune-only"])
+def test_export_holds_for_other_batches_and_widths(variant):
+    """One exported program, traced at one shape, gives the plain network's answers at others."""
+    net = build(**VARIANTS[variant]).double()
+    images, widths = batch(torch.float64)
+    images = F.pad(images, (0, -images.shape[-1] % 4), value=1.0)
+    size, tokens = torch.export.Dim("batch", min=1, max=64), torch.export.Dim("tokens", min=4, max=1024)
+    program = torch.export.export(net, (images, widths), dynamic_shapes=({0: size, 3: 4 * tokens}, {0: size}))
+    with torch.no_grad():
+        assert_agrees(program.module()(images, widths), net(images, widths))
+        wider = F.pad(images[:3], (0, 24), value=1.0)
+        assert_agrees(program.module()(wider, widths[:3]), net(wider, widths[:3]))
+
+
+@pytest.mark.parametrize("variant", ["default", "T=4", "ann-pure", "poisson", "ttfs"])
+def test_compile_finds_one_graph_without_breaks(variant):
+    net = build(**VARIANTS[variant]).double()
+    images, widths = batch(torch.float64)
+    compiled = torch.compile(net, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        assert_agrees(compiled(images, widths), net(images, widths))
+
+
+def test_training_step_traces_too():
+    net = build().train()
+    images, widths = batch()
+    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    out = compiled(images, widths)
+    out.logits.square().mean().backward()
+    assert net.encoder.stem.conv.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("neuron", ["lif", "gelu"])
+def test_bf16_autocast_keeps_norms_membranes_sums_and_losses_in_fp32(neuron):
+    net = build(neuron=neuron).train()
+    images, widths = batch()
+    seen = {}
+
+    def note(module, args, output):
+        seen.setdefault(type(module).__name__, set()).add(output.dtype)
+
+    for module in net.modules():
+        kinds = (MaskedGroupNorm, TokenNorm, MultiStepLIF, TemporalFusion, torch.nn.Conv2d, torch.nn.Linear)
+        if isinstance(module, kinds):
+            module.register_forward_hook(note)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = net(images, widths)
+        targets = torch.tensor([[1, 2, 2]] * 4)
+        losses = spike_htr_loss(out, targets, torch.tensor([3] * 4), net, TrainingConfig())
+    wide = {"MaskedGroupNorm", "TokenNorm", "TemporalFusion"} | ({"MultiStepLIF"} if neuron == "lif" else set())
+    assert all(seen[kind] == {torch.float32} for kind in wide)
+    assert seen["Conv2d"] == seen["Linear"] == {torch.bfloat16}  # autocast was really on
+    assert all(value.dtype == torch.float32 for value in losses)
+    losses.total.backward()
+    assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
