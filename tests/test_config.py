@@ -106,7 +106,7 @@ def test_wrong_files_say_what_is_wrong(content, says, tmp_path):
 
 
 def test_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="nowhere.yaml"):
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
         Config.load(tmp_path / "nowhere.yaml")
 
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import micro
 
+from conftest import micro
 from spikehtr.model.encoder import DownMix, Encoder, HeightPool, SpikingConv2d
 from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, ramp
 

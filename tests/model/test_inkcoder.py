@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from conftest import draw_line, real_lines
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import draw_line, real_lines
 from spikehtr.config import InkCoderConfig
 from spikehtr.data.geometry import fit_line, to_batch
 from spikehtr.model.inkcoder import InkCoder, box_blur, extend, quantiles, sobel, to_gray
@@ -22,7 +22,7 @@ def test_gates_are_probabilities_and_repeat(steps, evidence, theta):
     images, widths = lines()
     gates = coder(images, widths)
     assert gates.shape == (steps, *images.shape)
-    assert 0 <= gates.min()
+    assert gates.min() >= 0
     assert gates.max() <= 1
     assert torch.equal(gates, coder(images, widths))
     assert all(gates[:, b, :, :, w:].abs().max() == 0 for b, w in enumerate(widths.tolist()) if w < images.shape[-1])

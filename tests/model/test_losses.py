@@ -1,8 +1,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import micro
 
+from conftest import micro
 from spikehtr import Config, SpikeHTR
 from spikehtr.model.losses import bypass_penalty, ctc, spike_htr_loss, symmetric_kl
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
-from conftest import micro
 
+from conftest import micro
 from spikehtr.model.masking import valid_mask
 from spikehtr.model.mixer import LargeKernel, LinearAttention, Mixer, QKMix
 

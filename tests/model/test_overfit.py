@@ -1,10 +1,10 @@
-"""Every variant of the paper can learn: a micro network reads 8 lines without an error after some seconds of training."""
+"""Every variant of the paper can learn: a micro network reads 8 lines without error after seconds of training."""
 
 import pytest
 import torch
-from conftest import draw_line, micro
 from test_recognizer import VARIANTS
 
+from conftest import draw_line, micro
 from spikehtr import SpikeHTR
 from spikehtr.data.geometry import to_batch
 from spikehtr.model.losses import spike_htr_loss

@@ -11,7 +11,7 @@ from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve, writabl
 
 
 def inspect(
-    image: Annotated[Path, typer.Argument(help="A line image: PNG, JPEG, TIFF, WebP.")],
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A line image: PNG, JPEG, TIFF, WebP.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="PNG to write.")] = Path("inkcoder.png"),
     timesteps: Annotated[Optional[int], typer.Option("--timesteps", "-T", help="Number of timesteps, 1 to 4.")] = None,
     preset: Preset = None,

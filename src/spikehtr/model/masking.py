@@ -27,10 +27,11 @@ def halve(widths: Tensor) -> Tensor:
 
 
 class MaskedGroupNorm(nn.Module):
-    """GroupNorm whose mean and variance are taken over a line's own columns, in fp32.
+    """GroupNorm whose mean and variance are taken over a line's own columns.
 
-    x [T, B, C, H, W], widths [B] -> same shape; each (t, b, group) is normalised by itself. Values at padded columns
-    are finite and mean nothing.
+    x [T, B, C, H, W], widths [B] -> same shape, in fp32; each (t, b, group) is normalised by itself. Values at padded
+    columns are finite and mean nothing. The two sums run in float64: their result then does not hang on the order of
+    the terms, which changes with the padded width. In fp32 that last digit would decide spikes at the threshold.
     """
 
     def __init__(self, channels: int, groups: int, eps: float = 1e-5) -> None:
@@ -41,15 +42,16 @@ class MaskedGroupNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
-        mask = column_mask(widths, x.shape[-1])  # [B, 1, 1, W]
-        grouped = wide(x).unflatten(2, (self.groups, -1))  # [T, B, G, C/G, H, W]
-        inside = mask[:, None].to(grouped.dtype)  # [B, 1, 1, 1, W]
-        count = widths[:, None, None, None, None] * (grouped.shape[3] * grouped.shape[4])  # [B, 1, 1, 1, 1]
-        mean = (grouped * inside).sum((3, 4, 5), keepdim=True) / count  # [T, B, G, 1, 1, 1]
-        centred = (grouped - mean) * inside
-        variance = centred.square().sum((3, 4, 5), keepdim=True) / count
-        normal = (centred * torch.rsqrt(variance + self.eps)).flatten(2, 3)  # [T, B, C, H, W]
-        return normal * self.weight[:, None, None] + self.bias[:, None, None]
+        x = wide(x)
+        grouped = (x * column_mask(widths, x.shape[-1])).unflatten(2, (self.groups, -1))  # [T, B, G, C/G, H, W]
+        count = widths[:, None] * (grouped.shape[3] * grouped.shape[4])  # [B, 1]
+        mean = grouped.sum((3, 4, 5), dtype=torch.float64) / count  # [T, B, G]
+        variance = grouped.square().sum((3, 4, 5), dtype=torch.float64) / count - mean.square()
+        rstd = torch.rsqrt(variance.clamp(min=0) + self.eps)
+        spread = grouped.shape[3]  # channels a group
+        scale = rstd.repeat_interleave(spread, dim=2) * self.weight  # [T, B, C]
+        shift = self.bias - mean.repeat_interleave(spread, dim=2) * scale
+        return x * scale.to(x.dtype)[..., None, None] + shift.to(x.dtype)[..., None, None]
 
 
 class TokenNorm(nn.LayerNorm):

@@ -1,0 +1,38 @@
+# Everything sets itself up: `make demo` and `make test` need Python >= 3.11 and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: demo test lint format clean
+.DELETE_ON_ERROR:
+
+demo: .venv/.core
+	@mkdir -p demo
+	$(BIN)/spikehtr inspect src/spikehtr/assets/sample-line.png -T 4 -o demo/inkcoder.png
+	$(BIN)/spikehtr profile --counts --preset tiny
+
+test: .venv/.dev
+	$(BIN)/python -m pytest
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.core: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+.venv/.dev: .venv/.core
+	$(PIP) install -c constraints.txt -e '.[dev,oracle]'
+	@touch $@
+
+clean:
+	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

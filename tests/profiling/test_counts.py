@@ -1,0 +1,99 @@
+"""The network's counts against the paper's published ones."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from conftest import micro
+from spikehtr import Config, SpikeHTR
+from spikehtr.profiling.counts import build, count, counted_layers, is_spikes
+from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
+
+
+@pytest.mark.parametrize(("name", "millions"), [("tiny", 8.5), ("small", 18.6), ("medium", 39.9), ("base", 76.66)])
+def test_parameters_of_every_tier(name, millions):
+    with torch.device("meta"):
+        net = SpikeHTR(Config.preset(name).model, 80)
+    total = sum(p.numel() for p in net.parameters())
+    assert total / 1e6 == pytest.approx(millions, rel=0.01)
+    if name == "base":
+        assert sum(p.numel() for p in net.mixer.parameters()) / total == pytest.approx(0.596, abs=0.015)
+
+
+def test_base_meets_the_papers_figures():
+    c = count(Config.preset("base"))
+    assert c.parameters / 1e6 == pytest.approx(76.66, rel=0.01)
+    assert c.mixer_share == pytest.approx(0.596, abs=0.015)
+    assert (c.tokens_in, c.tokens_mixed) == (128, 87)
+    assert c.dense_macs == pytest.approx(1.952e11, rel=0.015)
+    assert c.stem_macs == 169_869_312
+    assert c.lif_modules == {ENCODER: 24, MIXER: 24}
+    assert c.eligible_share == pytest.approx(0.359, abs=0.01)
+    assert c.eligible_share_no_bypass == pytest.approx(0.477, abs=0.01)
+    assert sum(c.macs.values()) == c.dense_macs == sum(row.macs for row in c.layers)
+
+
+def test_what_is_eligible_is_what_reads_spikes():
+    c = count(Config.preset("tiny").with_overrides({"model.timesteps": 2}), width=128)
+    eligible = {row.name.split(".blocks.")[-1].split(".", 1)[1] for row in c.layers if row.eligible}
+    assert eligible == {"pw2.conv", "mlp.fc2.linear", "operator.out.linear"}
+    assert [row.name for row in c.layers if row.eligible and "operator" in row.name] == [
+        "mixer.blocks.1.operator.out.linear"
+    ]  # QK's a * k
+
+
+def test_gelu_has_nothing_eligible():
+    c = count(Config.preset("tiny").with_overrides({"model.neuron": "gelu"}), width=64)
+    assert c.eligible_share == c.eligible_share_no_bypass == 0
+    assert c.lif_modules == {}
+
+
+def test_counts_equal_torchs_flop_counter():
+    """An independent count of the same pass: torch's counter sees every convolution and matrix product."""
+    net = build(micro().model, 12)
+    images, widths = torch.rand(2, 3, 32, 64), torch.tensor([64, 50])
+    with counted_layers(net) as table, FlopCounterMode(display=False) as flops, torch.no_grad():
+        net(images, widths)
+    assert sum(row.macs for row in table.values()) * 2 == pytest.approx(flops.get_total_flops(), rel=1e-3)
+
+
+def test_hooks_are_gone_afterwards():
+    net = build(micro().model, 12)
+    with counted_layers(net):
+        pass
+    assert all(not module._forward_hooks for module in net.modules())
+
+
+def test_counting_leaves_the_random_state_alone():
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    count(micro(), width=32)
+    assert torch.equal(torch.rand(1), expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "spikes"),
+    [
+        ([0, 0, 1], True),
+        ([0, 0, 0, 16], True),
+        ([0, 0, 0, 17], False),
+        ([0, 1, 1], False),
+        ([0, 0, -1], False),
+        ([0, 0, 0.5], False),
+        ([0, 0, 0], True),
+    ],
+)
+def test_the_eligibility_rule(values, spikes):
+    assert is_spikes(torch.tensor(values, dtype=torch.float32)) is spikes
+
+
+def test_modules_carry_the_papers_names():
+    with torch.device("meta"):
+        names = list(spiking_modules(SpikeHTR(Config.preset("base").model, 80)))
+    assert len(names) == len(set(names)) == 48
+    published = ["Enc-S1-B0-PW1", "Enc-S1-B0-PW2", "Enc-S1-B0-DW", "Enc-S2-B0-PW1", "Enc-S3-B4-PW1"]
+    published += ["Seq-4-LK-OUT", "Seq-5-MLP-FC2", "Seq-4-MLP-FC2", "Seq-3-LK-OUT", "Seq-0-MLP-FC2"]
+    assert set(published) <= set(names)
+    assert {group(name) for name in published[:5]} == {ENCODER}
+    assert {group(name) for name in published[5:]} == {MIXER}
