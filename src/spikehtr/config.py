@@ -167,9 +167,27 @@ class ModelConfig(Section):
         return self
 
 
+class AugmentConfig(Section):
+    """Training augmentation (Table 10). A strength of 0 switches an operation off; the paper gives no strengths."""
+
+    probability: Fraction = 0.5  # that a line meets an operation; drawn for each line and operation
+    rotate: NonNegative = 1.0  # degrees, either way
+    shear: NonNegative = 0.3  # tangent of the slant, either way
+    scale: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # share of the height, either way
+    shift: Fraction = 0.04  # share of the height, up or down
+    stretch: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.15  # share of the width, either way
+    elastic: NonNegative = 1.5  # largest displacement, pixels
+    noise: NonNegative = 0.03  # standard deviation, of the range 0 to 1
+    sharpen: NonNegative = 0.7  # how much of the detail is added
+    stroke: Fraction = 0.5  # how far erosion or dilation is blended in
+    invert: Fraction = 0.0  # probability of black and white changing places; off in the paper
+
+
 class DataConfig(Section):
     max_width: Count = 512  # a wider line is scaled down with its aspect kept
     workers: Annotated[int, Field(ge=0)] = 4
+    cache_mb: Annotated[int, Field(ge=0)] = 2048  # memory for decoded lines, shared out over the workers
+    augment: AugmentConfig = AugmentConfig()
 
 
 class TrainingConfig(Section):

@@ -7,7 +7,8 @@ from PIL import Image
 
 from conftest import real_lines
 from spikehtr.assets import SAMPLE_LINE
-from spikehtr.data.geometry import fit_line, load_line, paper_level, to_batch
+from spikehtr.data.geometry import fit_line, paper_level, to_batch
+from spikehtr.data.images import load_line
 from spikehtr.errors import SpikeHTRError
 
 
@@ -72,7 +73,7 @@ def test_bad_files_are_named(tmp_path):
     (tmp_path / "cut.png").write_bytes(SAMPLE_LINE.read_bytes()[:3000])
     for name, says in [
         ("nowhere.png", "no such file"),
-        ("empty.png", "not an image"),
+        ("empty.png", "empty"),
         ("text.png", "not an image"),
         ("cut.png", "damaged"),
     ]:

@@ -28,7 +28,8 @@ def inspect(
         chosen = chosen.with_overrides({"model.timesteps": timesteps})
     writable(output)
 
-    from spikehtr.data.geometry import fit_line, load_line
+    from spikehtr.data.geometry import fit_line
+    from spikehtr.data.images import load_line
     from spikehtr.profiling.inkplot import draw, trace_line
 
     model = chosen.model

@@ -1,35 +1,19 @@
 """How a line image becomes the network's input. One implementation for training, evaluation and transcription.
 
-Height 64 by bicubic interpolation with the aspect kept; a line that would be wider than the maximum is scaled down
-further, aspect still kept, and stands in the middle of a 64-pixel canvas filled with the paper's level. Right padding
-is the batch's business.
+Height 64 by bicubic interpolation with the aspect kept; a line that is then wider than the maximum is scaled down
+further, aspect still kept, and stands in the middle of a 64-pixel canvas filled with the paper's level. Two steps, so
+that a store can keep the first one's result and serve any maximum width. Right padding is the batch's business.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageDraw
 from torch import Tensor
-
-from spikehtr.errors import SpikeHTRError
-
-
-def load_line(path: str | os.PathLike[str]) -> Image.Image:
-    """A line image as 8-bit grey; a file that is not one is an error that names it."""
-    if not Path(path).is_file():
-        raise SpikeHTRError(f"{path}: no such file")
-    try:
-        with Image.open(path) as image:
-            return image.convert("L")
-    except UnidentifiedImageError:
-        raise SpikeHTRError(f"{path}: not an image that Pillow can read") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise SpikeHTRError(f"{path}: damaged or too large an image ({error})") from None
 
 
 def paper_level(gray: NDArray[np.uint8]) -> int:
@@ -37,20 +21,57 @@ def paper_level(gray: NDArray[np.uint8]) -> int:
     return int(np.median(gray))
 
 
-def fit_line(image: Image.Image, height: int, max_width: int) -> NDArray[np.uint8]:
-    """Grey [height, w] with w <= max_width."""
+def cut_line(
+    page: Image.Image,
+    polygon: Sequence[tuple[float, float]] | None,
+    box: tuple[float, float, float, float] | None = None,
+) -> Image.Image:
+    """The part of a grey page inside a polygon (around it: the paper's level), or inside a box, or all of it.
+
+    An empty part, or one outside the page, gives an image of no width or no height.
+    """
+    if polygon is not None:
+        xs, ys = [x for x, _ in polygon], [y for _, y in polygon]
+        box = (min(xs), min(ys), max(xs) + 1, max(ys) + 1)
+    if box is None:
+        return page
+    left, top = max(0, round(box[0])), max(0, round(box[1]))
+    right, bottom = min(page.width, round(box[2])), min(page.height, round(box[3]))
+    crop = page.crop((left, top, max(left, right), max(top, bottom)))
+    if polygon is None or not crop.width or not crop.height:
+        return crop
+    mask = Image.new("1", crop.size)
+    ImageDraw.Draw(mask).polygon([(x - left, y - top) for x, y in polygon], fill=1, outline=1)
+    inside = np.asarray(mask)
+    pixels = np.array(crop)
+    if inside.any():
+        pixels[~inside] = paper_level(pixels[inside])
+    return Image.fromarray(pixels)
+
+
+def scale_line(image: Image.Image, height: int) -> NDArray[np.uint8]:
+    """Step one: grey, [height, w], aspect kept."""
     gray = image.convert("L")
     width = max(1, round(gray.width * height / gray.height))
-    tall = height
-    if width > max_width:
-        width, tall = max_width, max(1, round(gray.height * max_width / gray.width))
-    resized = np.asarray(gray.resize((width, tall), Image.Resampling.BICUBIC))
-    if tall == height:
-        return resized
-    canvas = np.full((height, width), paper_level(resized), np.uint8)
+    return np.asarray(gray.resize((width, height), Image.Resampling.BICUBIC))
+
+
+def shrink_line(line: NDArray[np.uint8], max_width: int) -> NDArray[np.uint8]:
+    """Step two: [height, w] -> [height, min(w, max_width)]; what is too wide is scaled down whole and centred."""
+    height, width = line.shape
+    if width <= max_width:
+        return line
+    tall = max(1, round(height * max_width / width))
+    small = np.asarray(Image.fromarray(line).resize((max_width, tall), Image.Resampling.BICUBIC))
+    canvas = np.full((height, max_width), paper_level(small), np.uint8)
     top = (height - tall) // 2
-    canvas[top : top + tall] = resized
+    canvas[top : top + tall] = small
     return canvas
+
+
+def fit_line(image: Image.Image, height: int, max_width: int) -> NDArray[np.uint8]:
+    """Both steps: grey [height, w] with w <= max_width."""
+    return shrink_line(scale_line(image, height), max_width)
 
 
 def to_batch(lines: list[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:

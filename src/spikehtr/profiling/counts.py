@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from spikehtr.assets import SAMPLE_LINE
 from spikehtr.config import Config, ModelConfig
-from spikehtr.data.geometry import fit_line, load_line, paper_level
+from spikehtr.data.geometry import fit_line, paper_level
+from spikehtr.data.images import load_line
 from spikehtr.model.mixer import LinearAttention
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.profiling.names import group, spiking_modules

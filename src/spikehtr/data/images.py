@@ -1,0 +1,78 @@
+"""Opening image files, whatever state they are in."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from functools import lru_cache
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+from spikehtr.data.geometry import cut_line
+from spikehtr.data.samples import Sample
+from spikehtr.errors import SpikeHTRError
+
+MAX_PIXELS = 400_000_000  # a 20,000 x 20,000 page; a file that claims more is taken for a decompression bomb
+
+
+class ImageError(SpikeHTRError):
+    """An image that cannot be used; the message says why, without the file's name."""
+
+
+def load_line(path: str | os.PathLike[str]) -> Image.Image:
+    """A whole image file as 8-bit grey; what is not one is an error that names the file."""
+    try:
+        return open_gray(Path(path))
+    except ImageError as error:
+        raise ImageError(f"{path}: {error}") from None
+
+
+def open_gray(source: Path | bytes) -> Image.Image:
+    """An image file, or an encoded image, fully decoded to 8-bit grey."""
+    if isinstance(source, Path) and not source.is_file():
+        raise ImageError("no such file")
+    if (source.stat().st_size if isinstance(source, Path) else len(source)) == 0:
+        raise ImageError("the file is empty (0 bytes)")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit stands below
+            image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
+        with image:
+            if image.width * image.height > MAX_PIXELS:
+                raise ImageError(f"{image.width} x {image.height} pixels is over the limit of {MAX_PIXELS:,}")
+            return _to_gray(image)
+    except UnidentifiedImageError:
+        raise ImageError("not an image that Pillow can read") from None
+    except Image.DecompressionBombError:
+        raise ImageError(f"claims more than the limit of {MAX_PIXELS:,} pixels") from None
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise ImageError(f"damaged image ({error})") from None
+
+
+def _to_gray(image: Image.Image) -> Image.Image:
+    """8-bit grey: transparency laid over white, 16-bit scaled down (Pillow alone would clip it)."""
+    if image.mode.startswith("I"):
+        return image.convert("I").point(lambda value: value / 257).convert("L")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("L")
+    return image.convert("L")
+
+
+@lru_cache(maxsize=4)
+def _open_page(path: Path) -> Image.Image:
+    """A page, kept while its lines are cut: readers yield a page's lines together."""
+    return open_gray(path)
+
+
+def line_image(sample: Sample) -> Image.Image:
+    """The grey image of one line, cut out of its page where it is part of one."""
+    if sample.polygon is None and sample.box is None:
+        return open_gray(sample.image)
+    page = _open_page(sample.image) if isinstance(sample.image, Path) else open_gray(sample.image)
+    line = cut_line(page, sample.polygon, sample.box)
+    if not line.width or not line.height:
+        raise ImageError("its outline is empty or lies outside the page")
+    return line

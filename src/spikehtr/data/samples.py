@@ -1,0 +1,96 @@
+"""What every reader yields, and where it says what it could not use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Split = Literal["train", "validation", "test"]
+Point = tuple[float, float]
+Severity = Literal["error", "warning"]
+
+# How people name their splits.
+SPLIT_NAMES: dict[str, Split] = {
+    "train": "train",
+    "training": "train",
+    "trainset": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "validationset": "validation",
+    "validationset1": "validation",
+    "validationset2": "validation",
+    "dev": "validation",
+    "eval": "validation",
+    "test": "test",
+    "testset": "test",
+    "testing": "test",
+}
+
+
+def split_named(name: str) -> Split | None:
+    """The split that a file or folder name stands for, if any: `train.ln`, `Validation`, `testset.txt`."""
+    return SPLIT_NAMES.get(name.lower().split(".")[0].split("-")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of handwriting and its transcript, not yet decoded, cropped or normalised."""
+
+    id: str  # unique within its source
+    text: str  # as the source has it
+    image: Path | bytes  # an image file, or an encoded image
+    origin: str  # where it stands, for messages: "page_3.xml, line r1l4"
+    split: Split | None = None
+    document: str | None = None
+    page: str | None = None
+    polygon: tuple[Point, ...] | None = None  # what to cut out of the image, in its pixels
+    box: tuple[float, float, float, float] | None = None  # left, top, right, bottom; used where there is no polygon
+    baseline: tuple[Point, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that was left out, or used otherwise than asked."""
+
+    kind: str  # a short class, to count by: "no text", "image missing"
+    where: str  # file, and line id where there is one
+    message: str  # what is wrong
+    remedy: str  # what to do
+    severity: Severity = "error"
+
+
+@dataclass
+class Report:
+    """What a reader or a check found. Counts all, remembers the first `keep` of each kind."""
+
+    keep: int = 1000
+    problems: list[Problem] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # (severity, kind) -> how many
+    used: int = 0  # samples that were yielded
+
+    def add(self, kind: str, where: object, message: str, remedy: str, severity: Severity = "error") -> None:
+        self.counts[severity, kind] += 1
+        if self.counts[severity, kind] <= self.keep:
+            self.problems.append(Problem(kind, str(where), message, remedy, severity))
+
+    def count(self, severity: Severity) -> int:
+        return sum(number for (level, _), number in self.counts.items() if level == severity)
+
+    def merge(self, other: Report) -> None:
+        self.counts.update(other.counts)
+        self.used += other.used
+        self.problems.extend(other.problems)
+
+    def watch(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """Pass samples on, counting them."""
+        for sample in samples:
+            self.used += 1
+            yield sample
+
+    def to_dict(self) -> dict[str, Any]:
+        counts = [{"severity": s, "kind": k, "count": n} for (s, k), n in sorted(self.counts.items())]
+        return {"used": self.used, "counts": counts, "problems": [asdict(p) for p in self.problems]}
