@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spikehtr.cli import data
 from spikehtr.cli.config import config
 from spikehtr.cli.inspect import inspect
 from spikehtr.cli.profile import profile
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for verb in (config, inspect, profile):
     app.command()(verb)
+app.add_typer(data.app, name="data")
 
 
 def _print_version(wanted: bool) -> None:

@@ -17,8 +17,9 @@ from torch import Tensor
 
 
 def paper_level(gray: NDArray[np.uint8]) -> int:
-    """The grey level of the background: the median, since most of a line is paper."""
-    return int(np.median(gray))
+    """The grey level of the background: the median, since most of a line is paper. (By counting: sorting is slow.)"""
+    counts = np.bincount(gray.reshape(-1), minlength=256)
+    return int(np.searchsorted(counts.cumsum(), (gray.size + 1) // 2))
 
 
 def cut_line(

@@ -1,0 +1,195 @@
+"""`spikehtr data`: check, stats, compile, preview, synth."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve, writable
+from spikehtr.cli.progress import counting
+from spikehtr.errors import SpikeHTRError
+
+if TYPE_CHECKING:
+    from spikehtr.data.check import DataCheck
+    from spikehtr.data.samples import Report
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA...",
+        help="What to read: a folder or file of any known format, or format:path "
+        "(iam, lam, read2016, page, alto, folder, parquet, ln, store).",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+app = typer.Typer(help="Look at data, compile it, make it.", no_args_is_help=True)
+
+
+@app.command()
+def check(
+    sources: Sources,
+    preset: Preset = None,
+    file: ConfigFile = None,
+    overrides: Overrides = None,
+    every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", help="Also write the report as JSON here.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look every line over before training: what cannot be read, learned or trusted, where it is, and what to do.
+
+    Exit code 0: nothing to mend; 1: something must be mended; 2: wrong use.
+    """
+    config = resolve(preset, file, overrides)
+    if output:
+        writable(output)
+    from spikehtr.data.check import check_data
+
+    with counting("checking lines") as progress:
+        found = check_data(sources, config, progress)
+    text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
+    if output:
+        temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(output)
+    if as_json:
+        typer.echo(text)
+    else:
+        _print_splits(found)
+        _print_problems(found.report, every)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def stats(sources: Sources, as_json: AsJson = False) -> None:
+    """Count lines, characters, widths and text lengths, split by split."""
+    from spikehtr.config import Config
+    from spikehtr.data.check import check_data
+
+    with counting("reading lines") as progress:
+        found = check_data(sources, Config(), progress, deep=False)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        _print_splits(found)
+
+
+@app.command("compile")
+def compile_(
+    sources: Sources,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The store to write, e.g. lines.arrow.")],
+    every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
+) -> None:
+    """Read any sources into one fast store.
+
+    A run that was stopped goes on where it was when it is started again. Lines that cannot be used are counted and
+    listed; the exit code is then 1.
+    """
+    writable(output)
+    from spikehtr.data.compiling import compile_store
+
+    with counting("compiling lines") as progress:
+        store, report = compile_store(sources, output, progress=progress)
+    lines = ", ".join(f"{number} {split}" for split, number in sorted(store.meta["lines"].items()))
+    size = output.stat().st_size / 2**20
+    typer.echo(f"wrote {output}: {len(store)} lines ({lines}), {size:.1f} MiB, {len(store.charset) - 1} characters")
+    if report.counts:
+        _print_problems(report, every)
+    if report.count("error"):
+        raise typer.Exit(1)
+
+
+@app.command()
+def preview(
+    sources: Sources,
+    output: Annotated[Path, typer.Option("--output", "-o", help="PNG to write.")] = Path("preview.png"),
+    number: Annotated[int, typer.Option("--number", "-n", min=1, max=40, help="How many lines to draw.")] = 8,
+    versions: Annotated[int, typer.Option("--versions", min=1, max=8, help="Augmented versions of each.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", help="Which lines, and which augmentations.")] = 0,
+    preset: Preset = None,
+    file: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Draw some lines with their transcripts, and what augmentation (data.augment) makes of them."""
+    config = resolve(preset, file, overrides)
+    writable(output)
+    import numpy as np
+
+    from spikehtr.data.compiling import open_lines
+    from spikehtr.data.geometry import shrink_line
+    from spikehtr.data.sheet import draw_sheet
+
+    with counting("reading lines") as progress:
+        store = open_lines(sources, config.model.height, progress)
+    rows = np.random.default_rng(seed).permutation(len(store))[:number]
+    lines = [(shrink_line(store.line(int(row)), config.data.max_width), store.text(int(row))) for row in rows]
+    draw_sheet(lines, config.data.augment, output, versions, seed)
+    typer.echo(f"wrote {output}: {len(lines)} of {len(store)} lines")
+
+
+@app.command()
+def synth(
+    text: Annotated[Path, typer.Option("--text", help="A plain-text corpus, UTF-8.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for NNNNNN.png and NNNNNN.gt.txt.")],
+    fonts: Annotated[
+        Optional[Path], typer.Option("--fonts", help="Folder of .ttf and .otf files; without it, the two we ship.")
+    ] = None,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many lines.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed draws the same lines.")] = 0,
+) -> None:
+    """Draw lines of text in handwriting fonts, with varied slant, ink and paper: for tests, demos, pre-training."""
+    from spikehtr.assets import FONTS
+    from spikehtr.data.synth import split_corpus, synthesise
+
+    try:
+        corpus = text.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SpikeHTRError(f"{text}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise SpikeHTRError(f"{text}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    with counting("drawing lines", number) as progress:
+        made = synthesise(split_corpus(corpus, seed), fonts or FONTS, number, output, seed, progress=progress)
+    typer.echo(
+        f"{output}: {made.written} lines drawn, {made.kept} already there, from {made.texts} texts, {made.fonts} fonts"
+    )
+    for path, why in made.unreadable:
+        typer.echo(f"left out the font {path}: {why}")
+    if made.skipped:
+        from spikehtr.text import show
+
+        rare = show(character for character, _ in made.missing.most_common(10))
+        typer.echo(f"left out {made.skipped} texts with characters that no font has: {rare}")
+
+
+def _print_splits(found: DataCheck) -> None:
+    from spikehtr.data.check import histogram_bars
+
+    typer.echo(f"{', '.join(found.sources)}: {found.report.used} lines")
+    for name, s in sorted(found.splits.items()):
+        typer.echo(f"  {name:10s} {s.lines:7d} lines, {s.characters} characters, {len(s.charset)} of them different")
+        for what, values in (("width, px", sorted(s.widths)), ("length", sorted(s.lengths))):
+            middle = values[len(values) // 2]
+            typer.echo(f"    {what:9s} {values[0]:5d} |{histogram_bars(values)}| {values[-1]:<5d} median {middle}")
+    characters = sorted(set().union(*(s.charset for s in found.splits.values())))
+    typer.echo(f"  charset    {''.join(characters)}")
+
+
+def _print_problems(report: Report, every: bool) -> None:
+    """Errors first, then warnings, the commonest first: an example of each kind, or all."""
+    if not report.counts:
+        typer.echo("nothing to mend")
+        return
+    for (severity, kind), number in sorted(report.counts.items(), key=lambda item: (item[0][0], -item[1])):
+        typer.echo(f"{severity}: {kind}: {number} {'line' if number == 1 else 'lines'}")
+        listed = [p for p in report.problems if (p.severity, p.kind) == (severity, kind)]
+        for problem in listed if every else listed[:1]:
+            typer.echo(f"    {problem.where}: {problem.message}\n        -> {problem.remedy}")
+    rest = "" if every else "; one example of each kind is shown, --all lists them"
+    typer.echo(f"{report.count('error')} to mend, {report.count('warning')} to look at{rest}")

@@ -1,0 +1,160 @@
+"""Batches of lines of similar width: deterministic, resumable at any batch, the same lines on any number of devices.
+
+The plan of an epoch is a pure function of (widths, batch size, seed, epoch). To resume, make it again and skip what was
+done; with several devices every one makes the same plan and takes its share of each batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spikehtr.data.geometry import shrink_line
+from spikehtr.data.store import LineStore
+from spikehtr.text import Charset, normalise
+
+Indices = NDArray[np.int64]
+_WINDOW = 64  # batches that are sorted by width together: enough for little padding, few enough for good shuffling
+
+
+def plan_epoch(
+    widths: NDArray[np.int32], batch_size: int, seed: int, epoch: int, shuffle: bool = True
+) -> list[Indices]:
+    """Every index once, in batches of similar width. Without shuffling: sorted by width, the same each time."""
+    if not shuffle:
+        order = np.argsort(widths, kind="stable")
+        return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    rng = np.random.default_rng((seed, epoch))
+    order = rng.permutation(len(widths))
+    batches: list[Indices] = []
+    for start in range(0, len(order), batch_size * _WINDOW):
+        window = order[start : start + batch_size * _WINDOW]
+        window = window[np.argsort(widths[window], kind="stable")]
+        batches += [window[i : i + batch_size] for i in range(0, len(window), batch_size)]
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def share(batch: Indices, rank: int, world: int) -> Indices:
+    """One device's part of a batch: every `world`-th line, so that all parts have the same number and like widths.
+
+    Where the batch does not divide, its first lines fill up the last round.
+    """
+    missing = -len(batch) % world
+    return np.concatenate([batch, np.resize(batch, missing)])[rank::world]
+
+
+def padding_waste(widths: NDArray[np.int32], plan: Sequence[Indices]) -> float:
+    """The share of all pixels in padded batches that is padding."""
+    real = sum(int(widths[batch].sum()) for batch in plan)
+    padded = sum(int(widths[batch].max()) * len(batch) for batch in plan)
+    return 1 - real / padded
+
+
+class Batch(NamedTuple):
+    """What the network and the losses take; images are 8-bit until they reach the device."""
+
+    images: Tensor  # [B, 1, H, W] uint8, white where padded
+    widths: Tensor  # [B]
+    targets: Tensor  # [B, U] labels
+    target_lengths: Tensor  # [B]
+    rows: Tensor  # [B], rows of the store, to name a line in a message
+
+    def to(self, device: torch.device | str) -> Batch:
+        """On a device, images in [0, 1]."""
+        images, *rest = (value.to(device, non_blocking=True) for value in self)
+        return Batch(images.float() / 255, *rest)
+
+
+class Item(NamedTuple):
+    """A line ready for a batch."""
+
+    pixels: NDArray[np.uint8]
+    labels: list[int]
+    row: int
+
+
+class Lines:
+    """Rows of a store as fitted pixels and labels, with a cache of decoded lines up to `cache_mb` megabytes."""
+
+    def __init__(self, store: LineStore, rows: Indices, charset: Charset, max_width: int, cache_mb: int = 0) -> None:
+        self.store, self.rows, self.charset, self.max_width = store, rows, charset, max_width
+        self._room = cache_mb << 20
+        self._cache: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()  # oldest first
+        self._cached = 0
+        self._lock = threading.Lock()
+
+    @property
+    def widths(self) -> NDArray[np.int32]:
+        """The width of each line as the network will see it."""
+        return np.minimum(self.store.widths[self.rows], self.max_width)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Item:
+        row = int(self.rows[index])
+        return Item(self._pixels(row), self.charset.encode(normalise(self.store.text(row))), row)
+
+    def batch(self, indices: Indices) -> Batch:
+        return collate([self[int(index)] for index in indices])
+
+    def _pixels(self, row: int) -> NDArray[np.uint8]:
+        with self._lock:
+            if row in self._cache:
+                self._cache.move_to_end(row)
+                return self._cache[row]
+        pixels = shrink_line(self.store.line(row), self.max_width)
+        with self._lock:
+            if row not in self._cache and pixels.nbytes <= self._room:
+                self._cache[row] = pixels
+                self._cached += pixels.nbytes
+                while self._cached > self._room:
+                    self._cached -= self._cache.popitem(last=False)[1].nbytes
+        return pixels
+
+
+def collate(lines: Sequence[Item]) -> Batch:
+    """Lines -> Batch, padded to the widest and the longest."""
+    widths = torch.tensor([line.pixels.shape[1] for line in lines])
+    lengths = torch.tensor([len(line.labels) for line in lines])
+    images = torch.full((len(lines), 1, lines[0].pixels.shape[0], int(widths.max())), 255, dtype=torch.uint8)
+    targets = torch.zeros(len(lines), int(lengths.max()), dtype=torch.long)
+    for i, line in enumerate(lines):
+        images[i, 0, :, : widths[i]] = torch.from_numpy(np.array(line.pixels))
+        targets[i, : lengths[i]] = torch.tensor(line.labels)
+    return Batch(images, widths, targets, lengths, torch.tensor([line.row for line in lines]))
+
+
+def load_batches(lines: Lines, plan: Sequence[Indices], workers: int = 0, pin_memory: bool = False) -> Iterator[Batch]:
+    """The batches of (what is left of) an epoch's plan, in order, prepared ahead by `workers` threads.
+
+    Threads, not processes: decompressing, resizing and copying leave Python's lock, and all share one cache.
+    """
+
+    def make(indices: Indices) -> Batch:
+        batch = lines.batch(indices)
+        return Batch(*(value.pin_memory() for value in batch)) if pin_memory else batch
+
+    if workers == 0:
+        yield from map(make, plan)
+        return
+    todo = iter(plan)
+    with ThreadPoolExecutor(workers) as pool:
+        ahead: deque[Future[Batch]] = deque(pool.submit(make, indices) for indices in islice(todo, 2 * workers))
+        try:
+            while ahead:
+                batch = ahead.popleft().result()
+                ahead.extend(pool.submit(make, indices) for indices in islice(todo, 1))
+                yield batch
+        finally:  # the caller may stop early: do not prepare what nobody will read
+            for future in ahead:
+                future.cancel()

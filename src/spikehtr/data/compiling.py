@@ -1,0 +1,182 @@
+"""Making a store from any source: in constant memory, resumable, and never half-written under its final name.
+
+Work is done in parts of some hundred lines, each a small Arrow file that appears only when it is finished. A run that
+was killed leaves its parts, and the next one over the same sources goes on behind them. At the end the parts are
+joined, the result takes its name, and the parts go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spikehtr.data.formats import read
+from spikehtr.data.geometry import scale_line
+from spikehtr.data.images import ImageError, line_image
+from spikehtr.data.samples import Problem, Report, Sample
+from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, encode, is_store
+from spikehtr.errors import SpikeHTRError
+from spikehtr.text import normalise
+
+_PART = 512  # samples a part; also the rows of a record batch, at most
+
+Row = dict[str, Any]
+Progress = Callable[[int], None]
+
+
+def compile_store(
+    specs: Sequence[str | Path], output: Path, height: int = 64, progress: Progress | None = None
+) -> tuple[LineStore, Report]:
+    """Read `specs` (paths or `format:path`) into the store `output`; the open store and what could not be used.
+
+    `progress` is called with the number of samples done so far.
+    """
+    if not output.parent.is_dir():
+        raise SpikeHTRError(f"{output}: the folder {output.parent} does not exist; make it first")
+    report = Report()
+    parts = output.with_name(f".{output.name}.parts")
+    _claim(parts, specs, height)
+    samples = _all_samples(specs, report)
+    done = 0
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # decoding and resizing leave Python's lock
+        for number in range(1 << 30):
+            chunk = list(islice(samples, _PART))
+            if not chunk:
+                break
+            part = parts / f"{number:06d}.arrow"
+            if not part.exists():
+                _write_part(part, list(pool.map(lambda sample: _row(sample, height), chunk)))
+            done += len(chunk)
+            if progress:
+                progress(done)
+    if not done:
+        raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report)}")
+    _join(sorted(parts.glob("*.arrow")), output, specs, height, report)
+    shutil.rmtree(parts)
+    return LineStore(output), report
+
+
+def open_lines(specs: Sequence[str | Path], height: int = 64, progress: Progress | None = None) -> LineStore:
+    """A store of any sources: the file itself if it is one, else one compiled into the cache, once.
+
+    The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder.
+    """
+    if len(specs) == 1 and is_store(Path(str(specs[0]).removeprefix("store:"))):
+        return LineStore(Path(str(specs[0]).removeprefix("store:")))
+    root = Path(os.environ.get("SPIKEHTR_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "spikehtr")
+    folder = root.expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{_fingerprint(specs, height)}.arrow"
+    return LineStore(target) if is_store(target) else compile_store(specs, target, height, progress)[0]
+
+
+def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample]:
+    for spec in specs:
+        yield from read(spec, report)
+
+
+def _row(sample: Sample, height: int) -> Row | Problem:
+    """One line, decoded, cut, scaled and encoded; or why not."""
+    where = sample.origin
+    if not normalise(sample.text):
+        return Problem("no text", where, f"nothing is left of {sample.text!r} after normalisation", "transcribe it")
+    try:
+        line = scale_line(line_image(sample), height)
+    except ImageError as error:
+        return Problem("unreadable image", where, str(error), "replace the image, or take the line out")
+    packed = encode(line)
+    fields = {name: getattr(sample, name) for name in ("id", "text", "split", "document", "page", "origin")}
+    return {**fields, "width": line.shape[1], "image": packed, "checksum": zlib.crc32(packed)}
+
+
+def _write_part(path: Path, results: list[Row | Problem]) -> None:
+    """Rows as Arrow, problems as JSON in its header, under a temporary name first."""
+    problems = [result for result in results if isinstance(result, Problem)]
+    rows = [result for result in results if not isinstance(result, Problem)]
+    header = {b"problems": json.dumps([[p.kind, p.where, p.message, p.remedy] for p in problems]).encode()}
+    schema = SCHEMA.with_metadata(header)
+    temporary = path.with_suffix(".tmp")
+    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        if rows:
+            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+    temporary.replace(path)
+
+
+def _join(parts: list[Path], output: Path, specs: Sequence[str | Path], height: int, report: Report) -> None:
+    characters: dict[str | None, set[str]] = {}
+    counts: Counter[str] = Counter()
+    for part in parts:
+        with pa.memory_map(str(part)) as source:
+            file = pa.ipc.open_file(source)
+            for problem in json.loads(file.schema.metadata[b"problems"]):
+                report.add(*problem)
+                report.used -= 1  # the reader yielded it, but it did not make it into the store
+            for text, split in _texts(file):
+                characters.setdefault(split, set()).update(normalise(text))
+                counts[split or "none"] += 1
+    charset = characters.get("train") or set().union(*characters.values())
+    meta = {
+        "version": VERSION,
+        "height": height,
+        "charset": sorted(charset),
+        "lines": dict(counts),
+        "sources": [str(spec) for spec in specs],
+        "left_out": report.count("error"),
+    }
+    schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for part in parts:
+            with pa.memory_map(str(part)) as source:
+                file = pa.ipc.open_file(source)
+                for number in range(file.num_record_batches):
+                    writer.write_batch(file.get_batch(number).replace_schema_metadata(schema.metadata))
+    temporary.replace(output)
+
+
+def _texts(file: pa.RecordBatchFileReader) -> Iterator[tuple[str, str | None]]:
+    for number in range(file.num_record_batches):
+        batch = file.get_batch(number)
+        yield from zip(batch["text"].to_pylist(), batch["split"].to_pylist(), strict=True)
+
+
+def _claim(parts: Path, specs: Sequence[str | Path], height: int) -> None:
+    """Parts of a run over the same unchanged sources are gone on with; others are cleared away."""
+    key = _fingerprint(specs, height)
+    note = parts / "sources"
+    if not note.is_file() or note.read_text() != key:
+        shutil.rmtree(parts, ignore_errors=True)
+        parts.mkdir()
+        note.write_text(key)
+
+
+def _fingerprint(specs: Sequence[str | Path], height: int) -> str:
+    """Changes when a source's files change in name, size or time."""
+    digest = hashlib.sha256(f"{VERSION} {height} {_PART}".encode())
+    for spec in specs:
+        name = str(spec)
+        path = Path(name) if Path(name).exists() else Path(name.partition(":")[2])
+        digest.update(f"\n{name.partition(':')[0] if path != Path(name) else ''} {path.resolve()}".encode())
+        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for file in files:
+            if file.exists():
+                facts = file.stat()
+                digest.update(f"\n{file.relative_to(path)} {facts.st_size} {facts.st_mtime_ns}".encode())
+    return digest.hexdigest()[:24]
+
+
+def _reasons(report: Report) -> str:
+    """The commonest reasons why lines were left out, for a message."""
+    kinds = [f"{kind} ({number})" for (_, kind), number in report.counts.most_common(3)]
+    return f": {', '.join(kinds)}; `spikehtr data check` lists them" if kinds else ""

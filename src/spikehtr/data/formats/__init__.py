@@ -1,0 +1,103 @@
+"""One reader per format. `read` takes any of them: found out from what is there, or named as `format:path`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from spikehtr.data.formats import alto, folder, iam, lam, ln, page, parquet, read2016
+from spikehtr.data.samples import Report, Sample
+from spikehtr.errors import SpikeHTRError
+
+
+class Reader(NamedTuple):
+    looks_for: str  # what tells the format, in words
+    recognises: Callable[[Path], bool]
+    read: Callable[[Path, Report], Iterator[Sample]]
+
+
+def _is_store(path: Path) -> bool:
+    from spikehtr.data.store import is_store
+
+    return is_store(path)
+
+
+def _read_store(path: Path, report: Report) -> Iterator[Sample]:
+    from spikehtr.data.store import read_store
+
+    return read_store(path, report)
+
+
+# The order is that of detection: the more particular layout comes first.
+_READERS = {
+    "store": Reader("a store compiled by this program", _is_store, _read_store),
+    "parquet": Reader(parquet.LOOKS_FOR, parquet.recognises, parquet.read),
+    "iam": Reader(iam.LOOKS_FOR, iam.recognises, iam.read),
+    "lam": Reader(lam.LOOKS_FOR, lam.recognises, lam.read),
+    "ln": Reader(ln.LOOKS_FOR, ln.recognises, ln.read),
+    "read2016": Reader(read2016.LOOKS_FOR, read2016.recognises, read2016.read),
+    "page": Reader(page.LOOKS_FOR, page.recognises, page.read),
+    "alto": Reader(alto.LOOKS_FOR, alto.recognises, alto.read),
+    "folder": Reader(folder.LOOKS_FOR, folder.recognises, folder.read),
+}
+FORMATS = tuple(_READERS)
+
+
+def detect(path: Path) -> str:
+    """The name of the format that is at `path`."""
+    if not _look(path)[1]:
+        raise SpikeHTRError(f"no such file or folder: {path}")
+    try:
+        found = next((name for name, reader in _READERS.items() if reader.recognises(path)), None)
+    except OSError as error:
+        raise SpikeHTRError(f"{path} cannot be read: {error.strerror}; make it readable") from None
+    if found:
+        return found
+    looked = "\n".join(f"  {name}: {reader.looks_for}" for name, reader in _READERS.items())
+    raise SpikeHTRError(
+        f"{path} holds no handwriting data in a format known here. Looked for:\n{looked}\n"
+        f"If it is one of these all the same, name it: format:{path}"
+    )
+
+
+def read(spec: str | Path, report: Report) -> Iterator[Sample]:
+    """The samples at a path, or at `format:path`, one by one; `report` gets the count and all that was not used."""
+    name, path = _resolve(spec)
+    return _read(name, path, report)
+
+
+def _read(name: str, path: Path, report: Report) -> Iterator[Sample]:
+    before = report.used, report.counts.total()
+    yield from report.watch(_READERS[name].read(path, report))
+    if (report.used, report.counts.total()) == before:
+        message = f"nothing found to read as {name!r}; looked for: {_READERS[name].looks_for}"
+        report.add("nothing found", path, message, "check the path, or name another format: format:path")
+
+
+def _resolve(spec: str | Path) -> tuple[str, Path]:
+    """The format's name and the path. What exists as it is written is a path, colons or not."""
+    path, there = _look(spec)
+    if isinstance(spec, Path) or ":" not in spec or there:
+        return detect(path), path
+    name, _, rest = spec.partition(":")
+    path, there = _look(rest)
+    if name.lower() in _READERS:
+        if not rest:
+            raise SpikeHTRError(f"{spec!r} names a format but no path; write {name}:PATH")
+        if not there:
+            raise SpikeHTRError(f"no such file or folder: {path}")
+        return name.lower(), path
+    near = get_close_matches(name.lower(), FORMATS, n=1)
+    if near or (rest and there):
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(FORMATS)}"
+        raise SpikeHTRError(f"unknown format {name!r} in {spec!r}; {hint}")
+    raise SpikeHTRError(f"no such file or folder: {spec}")
+
+
+def _look(path: str | Path) -> tuple[Path, bool]:
+    """A path with ~ filled in, and whether it is there; impossible names are not, and raise nothing."""
+    full = os.path.expanduser(path)  # noqa: PTH111
+    return Path(full), os.path.exists(full)  # noqa: PTH110

@@ -1,0 +1,57 @@
+"""Lists as HTR-VT has them: `train.ln`, `val.ln`, `test.ln`, one image name a line, the images in `lines/`.
+
+Each image has its transcript beside it, in a `.txt` file of the same stem. Lists may be of any length.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from spikehtr.data.formats.files import UniqueNames, image_missing, read_transcript, rows
+from spikehtr.data.samples import Report, Sample, split_named
+
+LOOKS_FOR = "lists of image names (train.ln, val.ln, test.ln) with the images and their .txt in lines/"
+
+
+def recognises(path: Path) -> bool:
+    return bool(_lists(path))
+
+
+def read(path: Path, report: Report) -> Iterator[Sample]:
+    names = UniqueNames()
+    for file in [path] if path.is_file() else _lists(path):
+        yield from _read_list(file, names, report)
+
+
+def _lists(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path] if path.suffix == ".ln" else []
+    order = ("train", "validation", "test", None)
+    return sorted(path.glob("*.ln"), key=lambda file: (order.index(split_named(file.name)), file.name))
+
+
+def _read_list(file: Path, names: UniqueNames, report: Report) -> Iterator[Sample]:
+    """Plain strings rather than paths up to a found image: there may be millions of rows."""
+    split, where = split_named(file.name), f"{file}, row "
+    places = [f"{place}{os.sep}" for place in (file.parent / "lines", file.parent) if place.is_dir()]
+    looked = " or ".join(places)
+    for number, name in rows(file, report):
+        for place in places:
+            if _is_file(place + name):
+                break
+        else:
+            image_missing(f"{where}{number}", f"no image {name[:200]!r} in {looked}", report)
+            continue
+        image = Path(place + name)
+        text = read_transcript(image.with_suffix(".txt"), report)
+        if text is not None:
+            origin = f"{where}{number}"
+            key = names.take(name.removesuffix(image.suffix), origin, report)
+            yield Sample(key, text, image, origin, split)
+
+
+def _is_file(path: str) -> bool:
+    """As os.path.isfile, without the cost of an exception for each missing file."""
+    return "\0" not in path and os.access(path, os.F_OK) and os.path.isfile(path)  # noqa: PTH113

@@ -1,0 +1,180 @@
+"""The compiled line store: one memory-mapped Arrow file, whatever the lines came from.
+
+Each row is a line, grey and already 64 pixels high at its natural width, so that reading it is a decompression (zstd:
+as small as PNG, several times quicker) and at most one resize. Opening reads the footer and two small columns only.
+Pixels are read from the file rather than through the map, and what was touched of the map is given back as reading goes
+on, so a process stays small however large the file.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from PIL import Image
+
+from spikehtr.data.samples import Report, Sample, Split
+from spikehtr.errors import SpikeHTRError
+from spikehtr.text import Charset
+
+VERSION = 1
+KEY = b"spikehtr.store"  # where the file's description stands in the Arrow schema
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("text", pa.string()),  # as the source has it; normalised when it is used
+        ("split", pa.string()),
+        ("document", pa.string()),
+        ("page", pa.string()),
+        ("origin", pa.string()),
+        ("width", pa.int32()),
+        ("image", pa.binary()),
+        ("checksum", pa.uint32()),
+    ]
+)
+_RELEASE = 256  # rows looked up before the pages they touched are given back
+
+
+class StoreError(SpikeHTRError):
+    """A store that cannot be used, or a damaged line in one."""
+
+
+def encode(line: NDArray[np.uint8]) -> bytes:
+    """Pixels [height, width] -> bytes."""
+    packed: bytes = pa.compress(np.ascontiguousarray(line), codec="zstd", asbytes=True)
+    return packed
+
+
+def decode(packed: bytes, height: int, width: int) -> NDArray[np.uint8]:
+    """What `encode` was given, read-only."""
+    pixels = pa.decompress(packed, height * width, codec="zstd")
+    return np.frombuffer(pixels, np.uint8).reshape(height, width)
+
+
+def is_store(path: Path) -> bool:
+    """Whether a file is one of ours, by its content."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        if file.read(6) != b"ARROW1":
+            return False
+    try:
+        with pa.memory_map(str(path)) as source:
+            return KEY in (pa.ipc.open_file(source).schema.metadata or {})
+    except pa.ArrowInvalid:
+        return False
+
+
+class LineStore:
+    """An open store. Rows are numbered from 0; `widths` and `splits` are arrays over all of them.
+
+    Safe to read from several threads. Cheap to send to another process, which opens the file again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._raw = path.open("rb")
+            self._map = mmap.mmap(self._raw.fileno(), 0, access=mmap.ACCESS_READ)
+            whole = pa.py_buffer(self._map)
+            self._base = whole.address
+            file = pa.ipc.open_file(pa.BufferReader(whole))
+        except FileNotFoundError:
+            raise StoreError(f"{path}: no such file") from None
+        except (pa.ArrowInvalid, ValueError, OSError) as error:
+            raise StoreError(f"{path}: not a line store, or cut short ({error}); compile it again") from None
+        described = (file.schema.metadata or {}).get(KEY)
+        if described is None:
+            raise StoreError(f"{path}: an Arrow file, but not a line store; make one with `spikehtr data compile`")
+        self.meta: dict[str, Any] = json.loads(described)
+        if self.meta["version"] != VERSION:
+            raise StoreError(
+                f"{path}: store version {self.meta['version']}, this program reads {VERSION}; compile it again"
+            )
+        self.height: int = self.meta["height"]
+        self._batches = batches = [file.get_batch(i) for i in range(file.num_record_batches)]  # views, not copies
+        self._starts = np.cumsum([0, *[batch.num_rows for batch in batches]])
+        empty: list[NDArray[Any]] = [np.empty(0, np.int32)]
+        self.widths: NDArray[np.int32] = np.concatenate(empty + [batch["width"].to_numpy() for batch in batches])
+        names = [batch["split"].to_numpy(zero_copy_only=False).astype("U10") for batch in batches]
+        self.splits: NDArray[np.str_] = np.concatenate([np.empty(0, "U10"), *names])
+        self._looked_up = 0
+        self._release()
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __reduce__(self) -> tuple[type[LineStore], tuple[Path]]:
+        return LineStore, (self.path,)
+
+    @property
+    def charset(self) -> Charset:
+        """The characters of the training lines' normalised texts (of all lines, where none is marked as training)."""
+        return Charset(tuple(self.meta["charset"]))
+
+    def rows(self, split: Split | None = None) -> NDArray[np.int64]:
+        """The row numbers of one split, or all."""
+        return np.arange(len(self)) if split is None else np.flatnonzero(self.splits == split)
+
+    def _locate(self, row: int) -> tuple[pa.RecordBatch, int]:
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of a store of {len(self)}")
+        self._looked_up += 1
+        if self._looked_up % _RELEASE == 0:
+            self._release()
+        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self._batches[batch], row - int(self._starts[batch])
+
+    def record(self, row: int) -> dict[str, Any]:
+        """Everything about a line but its pixels."""
+        batch, place = self._locate(row)
+        return {name: batch[name][place].as_py() for name in SCHEMA.names if name not in ("image", "checksum")}
+
+    def text(self, row: int) -> str:
+        batch, place = self._locate(row)
+        text: str = batch["text"][place].as_py()
+        return text
+
+    def line(self, row: int) -> NDArray[np.uint8]:
+        """Pixels [height, width]; a line whose bytes have changed since it was written is an error."""
+        batch, place = self._locate(row)
+        packed = self._bytes(batch["image"][place].as_buffer())
+        if zlib.crc32(packed) != batch["checksum"][place].as_py():
+            raise StoreError(f"{self.path}: line {batch['id'][place]} (row {row}) is damaged; compile the store again")
+        return decode(packed, self.height, int(self.widths[row]))
+
+    def _bytes(self, place: pa.Buffer) -> bytes:
+        """The content of a part of the map, read from the file: mapped pages would count as this process's memory."""
+        start = place.address - self._base
+        if hasattr(os, "pread"):
+            return os.pread(self._raw.fileno(), place.size, start)
+        return self._map[start : start + place.size]
+
+    def _release(self) -> None:
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def read_store(path: Path, report: Report) -> Iterator[Sample]:
+    """A store's lines as samples, so that a store can be checked or compiled into another."""
+    store = LineStore(path)
+    for row in range(len(store)):
+        record = store.record(row)
+        try:
+            line = store.line(row)
+        except StoreError as error:
+            report.add("damaged line", f"{path}, {record['id']}", str(error), "compile the store again")
+            continue
+        png = BytesIO()
+        Image.fromarray(line).save(png, "PNG", compress_level=1)
+        record.pop("width")
+        yield Sample(image=png.getvalue(), **record)

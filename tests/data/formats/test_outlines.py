@@ -1,0 +1,108 @@
+from contextlib import suppress
+from math import isfinite
+
+import pytest
+from formats_help import kinds
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spikehtr.data.formats.outlines import LIMIT, Shape, band, band_height, bounds, parse_points, usable
+from spikehtr.data.samples import Report
+
+coordinates = st.floats(-1e5, 1e5) | st.integers(-100_000, 100_000).map(float)
+SQUARE = ((0.0, 0.0), (10.0, 0.0), (10.0, 4.0), (0.0, 4.0))
+
+
+@given(st.lists(st.tuples(coordinates, coordinates)), st.sampled_from([",", " ", ", "]))
+def test_points_survive_being_written_and_parsed(points, comma):
+    assert parse_points(" ".join(f"{x!r}{comma}{y!r}" for x, y in points)) == tuple(points)
+
+
+@given(st.text(max_size=30))
+def test_any_text_gives_points_or_a_value_error(text):
+    points: tuple = ()
+    with suppress(ValueError):
+        points = parse_points(text)
+    assert all(isfinite(x) and isfinite(y) for x, y in points)
+
+
+@pytest.mark.parametrize("text", ["1,2 3", "a,b", "1,nan 2,3", "inf,1", "1;2"])
+def test_wrong_points_say_what_is_wrong(text):
+    with pytest.raises(ValueError, match=r"number"):
+        parse_points(text)
+
+
+def test_a_polygon_is_used_as_it_is():
+    report = Report()
+    shape = Shape(SQUARE, (0, 0, 99, 99), ((0, 3), (9, 3)))
+    assert usable(shape, 20, "x", report) == Shape(SQUARE, None, ((0, 3), (9, 3)))
+    assert not report.problems
+
+
+def test_a_polygon_equal_to_its_box_is_still_a_polygon():
+    report = Report()
+    assert usable(Shape(SQUARE, bounds(SQUARE)), 20, "x", report) == Shape(SQUARE)
+    assert not report.problems
+
+
+@pytest.mark.parametrize("polygon", [(), ((1.0, 1.0), (5.0, 5.0), (1.0, 1.0)), ((0.0, 2.0), (5.0, 2.0), (9.0, 2.0))])
+def test_without_a_usable_polygon_the_box_is_used_and_that_is_said(polygon):
+    report = Report()
+    assert usable(Shape(polygon, (1, 2, 30, 20)), 20, "x", report) == Shape((), (1, 2, 30, 20))
+    assert report.counts == {("warning", "box for outline"): 1}
+
+
+def test_without_an_outline_a_band_lies_about_the_baseline_and_that_is_said():
+    report = Report()
+    shape = usable(Shape(baseline=((10, 50), (90, 50))), 20, "x", report)
+    assert shape is not None
+    assert shape.polygon == ((10, 35), (90, 35), (90, 55), (10, 55))
+    assert report.counts == {("warning", "band for outline"): 1}
+
+
+@given(st.floats(0, 300), st.floats(0, 300), st.floats(0, 300), st.floats(0, 300))
+def test_a_band_is_the_same_whichever_way_its_baseline_is_drawn(x0, y0, x1, y1):
+    there, back = band(((x0, y0), (x1, y1)), 10), band(((x1, y1), (x0, y0)), 10)
+    if abs(x0 - x1) > 1e-3:  # an upright one has no upper side
+        assert bounds(there) == pytest.approx(bounds(back), abs=1e-6)
+
+
+def test_a_one_point_baseline_is_left_out_where_there_is_an_outline():
+    report = Report()
+    assert usable(Shape(SQUARE, None, ((3, 3), (3, 3))), 20, "x", report) == Shape(SQUARE)
+    assert report.counts == {("warning", "one-point baseline"): 1}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(),
+        Shape(baseline=((3.0, 3.0),)),
+        Shape(box=(5, 5, 5, 9)),
+        Shape(((0, 0), (LIMIT * 2.0, 0), (5, 5))),
+        Shape(baseline=((0, 0), (LIMIT * 2.0, 0))),
+    ],
+    ids=["nothing", "one point", "flat box", "far polygon", "far baseline"],
+)
+def test_nothing_usable_is_an_error_that_names_the_line(shape):
+    report = Report()
+    assert usable(shape, 20, "p.xml, line l7", report) is None
+    assert report.counts == {("error", "no outline"): 1}
+    assert report.problems[0].where == "p.xml, line l7"
+
+
+def test_coordinates_that_were_not_understood_are_a_warning_beside_the_fall_back():
+    report = Report()
+    assert usable(Shape(box=(0, 0, 5, 5), faults=("its polygon is odd",)), 20, "x", report)
+    assert kinds(report) == {"bad coordinates": 1, "box for outline": 1}
+
+
+def test_a_band_is_as_high_as_the_median_line_or_a_fortieth_of_the_page():
+    shapes = [Shape(SQUARE), Shape(box=(0, 0, 5, 10)), Shape(box=(0, 0, 5, 100)), Shape()]
+    assert band_height(shapes, 1000) == 10
+    assert band_height([Shape()], 1000) == 25
+
+
+def test_scaling_moves_every_part():
+    shape = Shape(((1, 1),), (1, 2, 3, 4), ((5, 6),)).scaled(2, 3)
+    assert shape == Shape(((2, 3),), (2, 6, 6, 12), ((10, 18),))

@@ -1,0 +1,190 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from conftest import draw_line
+from spikehtr.data.compiling import compile_store, open_lines
+from spikehtr.data.geometry import scale_line
+from spikehtr.data.images import load_line
+from spikehtr.data.samples import Report
+from spikehtr.data.store import LineStore, StoreError, decode, encode, is_store, read_store
+from spikehtr.errors import SpikeHTRError
+
+WORDS = ["ink", "a longer line", "so", "spiking neurons", "hand", "quill", "page", "abbé"]
+
+
+def write_folder(folder, words=WORDS, split="train"):
+    """A folder of x.png + x.gt.txt, as people keep them."""
+    place = folder / split
+    place.mkdir(parents=True)
+    for i, word in enumerate(words):
+        Image.fromarray(draw_line(word, height=40 + i, seed=i)).save(place / f"{i:03d}.png")
+        (place / f"{i:03d}.gt.txt").write_text(word + "\n", encoding="utf-8")
+    return folder
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(0, 10**6))
+def test_pixels_survive(height, width, seed):
+    line = np.random.default_rng(seed).integers(0, 256, (height, width), np.uint8)
+    assert np.array_equal(decode(encode(line), height, width), line)
+
+
+def test_lines_come_back_as_they_went_in(tmp_path):
+    source = write_folder(tmp_path / "src")
+    store, report = compile_store([source], tmp_path / "lines.arrow")
+    assert (len(store), report.used, report.count("error")) == (8, 8, 0)
+    assert sorted(store.text(row).strip() for row in range(8)) == sorted(WORDS)
+    for row in range(8):
+        record = store.record(row)
+        expected = scale_line(load_line(source / "train" / f"{record['id'].split('/')[-1][:3]}.png"), 64)
+        assert np.array_equal(store.line(row), expected)
+        assert store.widths[row] == expected.shape[1] == record["width"]
+    assert set(store.splits) == {"train"}
+    assert store.meta["lines"] == {"train": 8}
+    assert store.charset.characters == tuple(sorted(set("".join(WORDS))))
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []  # nothing temporary is left
+
+
+def test_charset_is_of_the_training_lines(tmp_path):
+    write_folder(tmp_path / "src", ["ab"], "train")
+    write_folder(tmp_path / "src", ["xyz"], "test")
+    store, _ = compile_store([tmp_path / "src"], tmp_path / "s.arrow")
+    assert store.charset.characters == ("a", "b")
+    assert store.rows("test").tolist() == np.flatnonzero(store.splits == "test").tolist()
+    assert len(store.rows()) == 2
+
+
+def test_several_sources_make_one_store(tmp_path):
+    one, two = write_folder(tmp_path / "one"), write_folder(tmp_path / "two", ["more"])
+    store, _ = compile_store([one, f"folder:{two}"], tmp_path / "s.arrow")
+    assert len(store) == 9
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("spikehtr.data.compiling._PART", 3)
+    source, target = write_folder(tmp_path / "src"), tmp_path / "s.arrow"
+
+    def killed(done):
+        if done >= 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_store([source], target, progress=killed)
+    assert not target.exists()  # never half-written under its name
+    read = []
+    from spikehtr.data import compiling
+
+    plain = compiling.line_image
+    monkeypatch.setattr(compiling, "line_image", lambda sample: read.append(sample.id) or plain(sample))
+    store, _ = compile_store([source], target)
+    assert len(store) == 8
+    assert len(read) == 2  # the first six were not decoded again
+    whole, _ = compile_store([source], tmp_path / "whole.arrow")
+    assert all(np.array_equal(store.line(row), whole.line(row)) for row in range(8))
+    assert [store.record(row) for row in range(8)] == [whole.record(row) for row in range(8)]
+
+
+def test_parts_of_changed_sources_are_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr("spikehtr.data.compiling._PART", 3)
+    source, target = write_folder(tmp_path / "src"), tmp_path / "s.arrow"
+
+    def killed(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_store([source], target, progress=killed)
+    (source / "train" / "000.gt.txt").write_text("changed")
+    store, _ = compile_store([source], target)
+    assert "changed" in [store.text(row).strip() for row in range(8)]
+
+
+def test_what_cannot_be_used_is_counted_with_reasons(tmp_path):
+    source = write_folder(tmp_path / "src")
+    (source / "train" / "000.png").write_bytes(b"")
+    (source / "train" / "001.gt.txt").write_text(" \u00ac ")
+    (source / "train" / "002.png").write_bytes((source / "train" / "003.png").read_bytes()[:200])
+    store, report = compile_store([source], tmp_path / "s.arrow")
+    left_out = {kind: number for (_, kind), number in report.counts.items()}
+    assert len(store) == report.used == 5
+    assert left_out["unreadable image"] == 2
+    assert sum(left_out.values()) == 3
+    assert all(problem.where and problem.remedy for problem in report.problems)
+    assert store.meta["left_out"] == report.count("error")
+
+
+def test_open_lines_compiles_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    source = write_folder(tmp_path / "src")
+    first = open_lines([source])
+    written = first.path.stat().st_mtime_ns
+    assert open_lines([source]).path.stat().st_mtime_ns == written
+    (source / "train" / "000.gt.txt").write_text("another")
+    assert open_lines([source]).path != first.path
+    assert open_lines([first.path]).path == first.path  # a store is opened as it is
+    assert len(open_lines([f"store:{first.path}"])) == 8
+
+
+def test_a_store_can_be_read_like_any_source(tmp_path):
+    store, _ = compile_store([write_folder(tmp_path / "src")], tmp_path / "one.arrow")
+    again, report = compile_store([store.path], tmp_path / "two.arrow")
+    assert report.counts == {}
+    assert all(np.array_equal(store.line(row), again.line(row)) for row in range(8))
+    assert [s.id for s in read_store(store.path, Report())] == [store.record(row)["id"] for row in range(8)]
+
+
+def test_a_store_travels_to_another_process_by_name(tmp_path):
+    store, _ = compile_store([write_folder(tmp_path / "src")], tmp_path / "s.arrow")
+    sent = pickle.dumps(store)
+    assert len(sent) < 1000
+    assert np.array_equal(pickle.loads(sent).line(3), store.line(3))
+
+
+def test_damage_is_noticed_and_named(tmp_path):
+    store, _ = compile_store([write_folder(tmp_path / "src")], tmp_path / "s.arrow")
+    content = bytearray(store.path.read_bytes())
+    place = content.find(encode(store.line(2))[20:60])
+    content[place] ^= 0xFF
+    damaged = tmp_path / "damaged.arrow"
+    damaged.write_bytes(bytes(content))
+    with pytest.raises(StoreError, match=r"row 2\) is damaged"):
+        LineStore(damaged).line(2)
+    report = Report()
+    assert len(list(read_store(damaged, report))) == 7
+    assert report.counts == {("error", "damaged line"): 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "no such file"), (b"", "not a line store"), (b"ARROW1 nonsense", "not a line store")],
+)
+def test_files_that_are_no_stores(content, says, tmp_path):
+    path = tmp_path / "x.arrow"
+    if content is not None:
+        path.write_bytes(content)
+    assert not is_store(path)
+    with pytest.raises(StoreError, match=says):
+        LineStore(path)
+
+
+def test_an_arrow_file_of_somebody_else(tmp_path):
+    import pyarrow as pa
+
+    path = tmp_path / "x.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, pa.schema([("a", pa.int8())])):
+        pass
+    assert not is_store(path)
+    with pytest.raises(StoreError, match="data compile"):
+        LineStore(path)
+
+
+def test_nothing_to_compile(tmp_path):
+    (tmp_path / "src").mkdir()
+    Image.new("L", (30, 30)).save(tmp_path / "src" / "lonely.png")
+    with pytest.raises(SpikeHTRError, match="no line found"):
+        compile_store([f"folder:{tmp_path / 'src'}"], tmp_path / "s.arrow")
+    with pytest.raises(SpikeHTRError, match="make it first"):
+        compile_store([tmp_path / "src"], tmp_path / "nowhere" / "s.arrow")
