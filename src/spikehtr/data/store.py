@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import weakref
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
@@ -83,8 +84,9 @@ class LineStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._raw = path.open("rb")
-            self._map = mmap.mmap(self._raw.fileno(), 0, access=mmap.ACCESS_READ)
+            self._handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            weakref.finalize(self, os.close, self._handle)
+            self._map = mmap.mmap(self._handle, 0, access=mmap.ACCESS_READ)
             whole = pa.py_buffer(self._map)
             self._base = whole.address
             file = pa.ipc.open_file(pa.BufferReader(whole))
@@ -101,12 +103,16 @@ class LineStore:
                 f"{path}: store version {self.meta['version']}, this program reads {VERSION}; compile it again"
             )
         self.height: int = self.meta["height"]
-        self._batches = batches = [file.get_batch(i) for i in range(file.num_record_batches)]  # views, not copies
-        self._starts = np.cumsum([0, *[batch.num_rows for batch in batches]])
-        empty: list[NDArray[Any]] = [np.empty(0, np.int32)]
-        self.widths: NDArray[np.int32] = np.concatenate(empty + [batch["width"].to_numpy() for batch in batches])
-        names = [batch["split"].to_numpy(zero_copy_only=False).astype("U10") for batch in batches]
-        self.splits: NDArray[np.str_] = np.concatenate([np.empty(0, "U10"), *names])
+        self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]  # views, not copies
+        self._starts = np.cumsum([0, *[batch.num_rows for batch in self._batches]])
+        self.widths = np.empty(len(self), np.int32)
+        self.splits = np.empty(len(self), "U10")
+        for number, batch in enumerate(self._batches):
+            rows = slice(self._starts[number], self._starts[number + 1])
+            self.widths[rows] = batch["width"].to_numpy()
+            self.splits[rows] = batch["split"].to_numpy(zero_copy_only=False)
+            if number % 32 == 0:
+                self._release()
         self._looked_up = 0
         self._release()
 
@@ -147,17 +153,19 @@ class LineStore:
     def line(self, row: int) -> NDArray[np.uint8]:
         """Pixels [height, width]; a line whose bytes have changed since it was written is an error."""
         batch, place = self._locate(row)
-        packed = self._bytes(batch["image"][place].as_buffer())
+        packed = self._packed(batch["image"], place)
         if zlib.crc32(packed) != batch["checksum"][place].as_py():
             raise StoreError(f"{self.path}: line {batch['id'][place]} (row {row}) is damaged; compile the store again")
         return decode(packed, self.height, int(self.widths[row]))
 
-    def _bytes(self, place: pa.Buffer) -> bytes:
-        """The content of a part of the map, read from the file: mapped pages would count as this process's memory."""
-        start = place.address - self._base
+    def _packed(self, images: pa.BinaryArray, place: int) -> bytes:
+        """One image's bytes, read from the file: pages read through the map would count as this process's memory."""
+        _, offsets, data = images.buffers()
+        first, end = np.frombuffer(offsets, np.int32)[images.offset + place : images.offset + place + 2].tolist()
+        start = data.address - self._base + first
         if hasattr(os, "pread"):
-            return os.pread(self._raw.fileno(), place.size, start)
-        return self._map[start : start + place.size]
+            return os.pread(self._handle, end - first, start)
+        return self._map[start : start + end - first]
 
     def _release(self) -> None:
         if hasattr(mmap, "MADV_DONTNEED"):

@@ -5,7 +5,7 @@ import pytest
 from formats_help import draw, page, page_line, real, write
 
 from spikehtr.data.formats import FORMATS, detect, read
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import Report, Sample
 from spikehtr.errors import SpikeHTRError
 
 
@@ -78,15 +78,14 @@ def test_each_format_is_found_out_and_read_either_way(tmp_path, name):
         assert report.used == 1
 
 
-def test_a_compiled_store_is_found_out_and_read(tmp_path):
-    from spikehtr.data.compiling import compile_store
-
-    folder(tmp_path)
-    store = tmp_path / "lines.arrow"
-    compile_store([tmp_path], store)
+def test_a_compiled_store_goes_before_all_else(tmp_path, monkeypatch):
+    store = write(tmp_path / "lines.parquet")
+    sample = Sample("a", "Hello", b"", origin="x")
+    monkeypatch.setattr("spikehtr.data.store.is_store", lambda path: path == store)
+    monkeypatch.setattr("spikehtr.data.store.read_store", lambda path, report: iter([sample]))
     assert detect(store) == "store"
     for spec in (store, f"store:{store}"):
-        assert [(sample.id, sample.text) for sample in read(spec, Report())] == [("a", "Hello")]
+        assert list(read(spec, Report())) == [sample]
 
 
 def test_every_format_is_tried_above():
