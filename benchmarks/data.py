@@ -28,9 +28,9 @@ from PIL import Image
 from spikehtr.assets import FONTS
 from spikehtr.config import AugmentConfig
 from spikehtr.data.augment import augment
-from spikehtr.data.batching import Lines, load_batches, padding_waste, plan_epoch
+from spikehtr.data.batching import Lines, load_batches, padding_waste, plan_epoch, to_batch
 from spikehtr.data.compiling import open_lines
-from spikehtr.data.geometry import fit_line, to_batch
+from spikehtr.data.geometry import fit_line
 from spikehtr.data.store import KEY, LineStore
 from spikehtr.data.synth import synthesise
 

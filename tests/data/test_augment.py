@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from conftest import draw_line
 from spikehtr.config import AugmentConfig
 from spikehtr.data.augment import augment
-from spikehtr.data.geometry import to_batch
+from spikehtr.data.batching import to_batch
 
 OFF = {
     **dict.fromkeys(("rotate", "shear", "scale", "shift", "stretch", "elastic"), 0.0),

@@ -7,7 +7,8 @@ from PIL import Image
 
 from conftest import real_lines
 from spikehtr.assets import SAMPLE_LINE
-from spikehtr.data.geometry import fit_line, paper_level, to_batch
+from spikehtr.data.batching import to_batch
+from spikehtr.data.geometry import fit_line, paper_level
 from spikehtr.data.images import load_line
 from spikehtr.errors import SpikeHTRError
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from conftest import draw_line, micro
-from spikehtr.data.geometry import to_batch
+from spikehtr.data.batching import to_batch
 from spikehtr.model.entry import Entry, fixed_noise, poisson_gates, ttfs_gates
 
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from conftest import draw_line, real_lines
 from spikehtr.config import InkCoderConfig
-from spikehtr.data.geometry import fit_line, to_batch
+from spikehtr.data.batching import to_batch
+from spikehtr.data.geometry import fit_line
 from spikehtr.model.inkcoder import InkCoder, box_blur, extend, quantiles, sobel, to_gray
 
 

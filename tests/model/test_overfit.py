@@ -6,7 +6,7 @@ from test_recognizer import VARIANTS
 
 from conftest import draw_line, micro
 from spikehtr import SpikeHTR
-from spikehtr.data.geometry import to_batch
+from spikehtr.data.batching import to_batch
 from spikehtr.model.losses import spike_htr_loss
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.text import Charset

@@ -3,7 +3,8 @@ import torch
 
 from conftest import draw_line, micro, real_lines
 from spikehtr import Config, SpikeHTR
-from spikehtr.data.geometry import fit_line, to_batch
+from spikehtr.data.batching import to_batch
+from spikehtr.data.geometry import fit_line
 from spikehtr.errors import SpikeHTRError
 
 VARIANTS = {

@@ -122,16 +122,29 @@ class Lines:
         return pixels
 
 
-def collate(lines: Sequence[Item]) -> Batch:
-    """Lines -> Batch, padded to the widest and the longest."""
-    widths = torch.tensor([line.pixels.shape[1] for line in lines])
-    lengths = torch.tensor([len(line.labels) for line in lines])
-    images = torch.full((len(lines), 1, lines[0].pixels.shape[0], int(widths.max())), 255, dtype=torch.uint8)
-    targets = torch.zeros(len(lines), int(lengths.max()), dtype=torch.long)
-    for i, line in enumerate(lines):
-        images[i, 0, :, : widths[i]] = torch.from_numpy(np.array(line.pixels))
-        targets[i, : lengths[i]] = torch.tensor(line.labels)
-    return Batch(images, widths, targets, lengths, torch.tensor([line.row for line in lines]))
+def pad_right(lines: Sequence[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:
+    """Fitted lines of one height -> images [B, 1, H, W] uint8, white to the right, and widths [B]."""
+    widths = [line.shape[1] for line in lines]
+    images = np.full((len(lines), 1, lines[0].shape[0], max(widths)), 255, np.uint8)
+    for image, line in zip(images, lines, strict=True):
+        image[0, :, : line.shape[1]] = line
+    return torch.from_numpy(images), torch.tensor(widths)
+
+
+def to_batch(lines: Sequence[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:
+    """As `pad_right`, with images in [0, 1]: what the network takes."""
+    images, widths = pad_right(lines)
+    return images.float() / 255, widths
+
+
+def collate(items: Sequence[Item]) -> Batch:
+    """Items -> Batch, padded to the widest and the longest."""
+    images, widths = pad_right([item.pixels for item in items])
+    lengths = torch.tensor([len(item.labels) for item in items])
+    targets = torch.zeros(len(items), int(lengths.max()), dtype=torch.long)
+    for row, item in zip(targets, items, strict=True):
+        row[: len(item.labels)] = torch.tensor(item.labels)
+    return Batch(images, widths, targets, lengths, torch.tensor([item.row for item in items]))
 
 
 def load_batches(lines: Lines, plan: Sequence[Indices], workers: int = 0, pin_memory: bool = False) -> Iterator[Batch]:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
-from torch import Tensor
 
 
 def paper_level(gray: NDArray[np.uint8]) -> int:
@@ -73,12 +71,3 @@ def shrink_line(line: NDArray[np.uint8], max_width: int) -> NDArray[np.uint8]:
 def fit_line(image: Image.Image, height: int, max_width: int) -> NDArray[np.uint8]:
     """Both steps: grey [height, w] with w <= max_width."""
     return shrink_line(scale_line(image, height), max_width)
-
-
-def to_batch(lines: list[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:
-    """Fitted lines of one height -> images [B, 1, H, W] in [0, 1], right-padded with white, and widths [B]."""
-    widths = torch.tensor([line.shape[1] for line in lines])
-    images = torch.ones(len(lines), 1, lines[0].shape[0], int(widths.max()))
-    for row, line in zip(images, lines, strict=True):
-        row[0, :, : line.shape[1]] = torch.from_numpy(line.astype(np.float32) / 255)
-    return images, widths

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spikehtr.config import AugmentConfig
 from spikehtr.data.augment import augment
-from spikehtr.data.geometry import to_batch
+from spikehtr.data.batching import to_batch
 from spikehtr.errors import SpikeHTRError
 
 MAX_LINES = 200  # a sheet of more would be too tall for an image viewer

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from spikehtr.config import ModelConfig
-from spikehtr.data.geometry import to_batch
+from spikehtr.data.batching import to_batch
 from spikehtr.model.inkcoder import InkCoder, InkTrace
 
 _STRIP = 5.6  # inches across one line

@@ -40,6 +40,14 @@ def test_one_list_may_be_given_and_images_may_lie_beside_it(tmp_path):
     assert [sample.id for sample in gather(ln.read, tmp_path)[0]] == ["a", "b"]
 
 
+def test_rows_may_name_a_folder(tmp_path):
+    make(tmp_path, train=["a.png"])
+    write(tmp_path / "train.ln", "lines/a.png\n./lines/none.png\n")
+    samples, report = gather(ln.read, tmp_path)
+    assert [sample.id for sample in samples] == ["lines/a"]
+    assert kinds(report) == {"image missing": 1}
+
+
 def test_what_is_missing_is_reported_entry_by_entry(tmp_path):
     make(tmp_path, train=["a.png", "b.png", "c.png"])
     (tmp_path / "lines/a.png").unlink()

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from spikehtr.data.formats.files import UniqueNames, image_missing, read_transcript, rows
+from spikehtr.data.formats.files import IMAGE_SUFFIXES, UniqueNames, image_missing, read_transcript, rows
 from spikehtr.data.samples import Report, Sample, split_named
 
 LOOKS_FOR = "lists of image names (train.ln, val.ln, test.ln) with the images and their .txt in lines/"
@@ -35,14 +35,17 @@ def _lists(path: Path) -> list[Path]:
 def _read_list(file: Path, names: UniqueNames, report: Report) -> Iterator[Sample]:
     """Plain strings rather than paths up to a found image: there may be millions of rows."""
     split, where = split_named(file.name), f"{file}, row "
-    places = [f"{place}{os.sep}" for place in (file.parent / "lines", file.parent) if place.is_dir()]
-    looked = " or ".join(places)
+    everywhere = [f"{place}{os.sep}" for place in (file.parent / "lines", file.parent) if place.is_dir()]
+    # The list's own folder is tried for each row only if it has images at all, or the row names a folder.
+    beside = any(path.suffix.lower() in IMAGE_SUFFIXES for path in file.parent.iterdir())
+    usual = everywhere if beside else everywhere[:1]
     for number, name in rows(file, report):
+        places = everywhere if "/" in name else usual
         for place in places:
             if _is_file(place + name):
                 break
         else:
-            image_missing(f"{where}{number}", f"no image {name[:200]!r} in {looked}", report)
+            image_missing(f"{where}{number}", f"no image {name[:200]!r} in {' or '.join(places)}", report)
             continue
         image = Path(place + name)
         text = read_transcript(image.with_suffix(".txt"), report)
