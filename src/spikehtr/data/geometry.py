@@ -31,7 +31,8 @@ def cut_line(
     """
     if polygon is not None:
         xs, ys = [x for x, _ in polygon], [y for _, y in polygon]
-        box = (min(xs), min(ys), max(xs) + 1, max(ys) + 1)
+        # A pixel more all round: outlines are drawn tight, and strokes at the very edge blur when scaled.
+        box = (min(xs) - 1, min(ys) - 1, max(xs) + 2, max(ys) + 2)
     if box is None:
         return page
     left, top = max(0, round(box[0])), max(0, round(box[1]))

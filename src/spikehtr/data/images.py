@@ -14,8 +14,6 @@ from spikehtr.data.geometry import cut_line
 from spikehtr.data.samples import Sample
 from spikehtr.errors import SpikeHTRError
 
-MAX_PIXELS = 400_000_000  # a 20,000 x 20,000 page; a file that claims more is taken for a decompression bomb
-
 
 class ImageError(SpikeHTRError):
     """An image that cannot be used; the message says why, without the file's name."""
@@ -37,16 +35,15 @@ def open_gray(source: Path | bytes) -> Image.Image:
         raise ImageError("the file is empty (0 bytes)")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit stands below
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # Pillow raises at twice this size
             image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
         with image:
-            if image.width * image.height > MAX_PIXELS:
-                raise ImageError(f"{image.width} x {image.height} pixels is over the limit of {MAX_PIXELS:,}")
             return _to_gray(image)
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None
     except Image.DecompressionBombError:
-        raise ImageError(f"claims more than the limit of {MAX_PIXELS:,} pixels") from None
+        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise ImageError(f"claims more than {limit:,} pixels, Pillow's limit; scale it down") from None
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise ImageError(f"damaged image ({error})") from None
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 from spikehtr.data.samples import Report
 
