@@ -264,6 +264,7 @@ def test_nothing_is_read_back_to_the_host():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_no_synchronisation_and_the_same_lines_on_a_gpu():
     images, widths = batch()
     on_host, new = augment(images, widths, ALL, seeded())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +24,7 @@ _NAMES = (
 )
 _WAVES = 3  # plane waves that add up to the elastic field, for each of its two axes
 _DRAWS = len(_NAMES) + 2 * _WAVES * 3  # a wave has a direction, a length and a phase
+_TAPE, _STRIDE = 1 << 20, 257  # numbers of the noise tape, and how far apart neighbouring columns lie on it
 
 
 def augment(
@@ -181,24 +183,17 @@ def _detail(images: Tensor, config: AugmentConfig, draws: dict[str, Tensor]) -> 
 
 
 def _grain(seeds: Tensor, height: int, width: int) -> Tensor:
-    """White noise of deviation 1, nearly normal, from one draw a line: [B, 1, 1, 1] -> [B, 1, H, W].
+    """White noise of deviation 1 from one draw a line: [B, 1, 1, 1] -> [B, 1, H, W].
 
-    An integer hash of seed, row and column rather than a generator's stream, whose numbers for a line would depend on
-    how wide the batch is. The four bytes of a 32-bit hash are added up, which is close to a normal variable.
+    A stretch of one long fixed tape, from a place of the line's own: a generator's numbers for a line would depend on
+    how wide the batch is. Row y of the line is column y of the tape's rows, so any width is a prefix of a wider one.
     """
-    seed = (seeds * 2**24).long()  # float draws are multiples of 2^-24
-    row = torch.arange(height, device=seeds.device)[:, None]
-    state = _mix(_mix(seed) + row) & 0xFFFFFFFF  # [B, 1, H, 1]
-    state = _mix(state + torch.arange(width, device=seeds.device) * 0x2E85A3D7)
-    pairs = (state & 0x00FF00FF) + (state >> 8 & 0x00FF00FF)
-    total = (pairs & 0xFFFF) + (pairs >> 16)
-    return (total.to(seeds.dtype) - 510) / math.sqrt((256**2 - 1) / 3)
+    tape = _noise_tape(seeds.device)
+    start = (seeds * (len(tape) - 1)).long()
+    column, row = torch.arange(width, device=seeds.device), torch.arange(height, device=seeds.device)[:, None]
+    return tape[(start + (column * _STRIDE + row)) % len(tape)]
 
 
-def _mix(values: Tensor) -> Tensor:
-    """Scramble 32-bit integers (held as int64, with multipliers below 2^31 so that no product overflows)."""
-    for multiplier in (0x5BD1F36B, 0x6A4F97C5):
-        values = values & 0xFFFFFFFF
-        values = (values ^ (values >> 16)) * multiplier
-    values = values & 0xFFFFFFFF
-    return values ^ (values >> 15)
+@lru_cache(maxsize=4)
+def _noise_tape(device: torch.device) -> Tensor:
+    return torch.randn(_TAPE, generator=torch.Generator().manual_seed(0)).to(device)
