@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from spikehtr.config_text import ConfigError, did_you_mean, explain, load_yaml, parse_override, unknown_key
+from spikehtr.files import whole_file
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+BelowOne = Annotated[float, Field(ge=0.0, lt=1.0)]
 OpenFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
@@ -26,7 +27,7 @@ Block = Literal["LA", "QK", "LK"]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class LIFConfig(Section):
@@ -43,7 +44,7 @@ class InkCoderConfig(Section):
 
     evidence: Literal["both", "intensity", "edge"] = "both"
     theta: Literal["scheduled", "fixed"] = "scheduled"  # fixed: the middle of theta_min and theta_max at every step
-    blur: Count = 3  # side of every box blur, pixels, odd
+    blur: Count = 3  # side of the box that smooths the line, pixels, odd
     density: Count = 5  # side of the box whose mean is the local density, odd
     edge_scale: Count = 2  # s of the second, coarser edge map
     q_low: Fraction = 0.02
@@ -78,7 +79,7 @@ class InkCoderConfig(Section):
 class EncoderConfig(Section):
     """The spiking 2D encoder (Section 3.3)."""
 
-    depths: tuple[Count, Count, Count] = (1, 1, 5)  # ConvMix2d blocks in each stage
+    depths: Annotated[tuple[Count, Count, Count], Field(strict=False)] = (1, 1, 5)  # ConvMix2d blocks in each stage
     expansion: Positive = 4.0  # PW1 widens by this
     kernel: Count = 5  # of the depthwise convolution, odd
     norm_groups: Count = 8  # of every GroupNorm; lowered to a divisor where the width asks for it
@@ -86,7 +87,7 @@ class EncoderConfig(Section):
     bypass_init: float = 0.05  # alpha at the start ("near 0")
     dual_resolution: bool = True  # Eq. 9
     downsample: Literal["mix", "avg", "max"] = "mix"
-    drop_path: Fraction = 0.0  # stochastic depth over the ConvMix2d blocks; the paper ramps it over the mixer's
+    drop_path: BelowOne = 0.0  # stochastic depth over the ConvMix2d blocks; the paper ramps it over the mixer's
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -109,14 +110,14 @@ class ReducerConfig(Section):
 class MixerConfig(Section):
     """The 1D sequence mixer (Section 3.5)."""
 
-    blocks: tuple[Block, ...] = ("LA", "QK", "QK", "LK", "LK", "LA")
+    blocks: Annotated[tuple[Block, ...], Field(strict=False)] = ("LA", "QK", "QK", "LK", "LK", "LA")
     layout: Literal["auto", "all-LA", "all-QK", "all-LK"] = "auto"  # auto: `blocks` as they stand
     heads: Count = 12
     mlp_ratio: Positive = 4.0
     lk_kernel: Count = 31
     lk_expansion: Positive = 1.75
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.10
-    drop_path: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.20  # at the last block; ramped linearly from 0
+    dropout: BelowOne = 0.10
+    drop_path: BelowOne = 0.20  # at the last block; ramped linearly from 0
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -162,6 +163,13 @@ class ModelConfig(Section):
             raise ValueError(f"dim {self.dim} must be a multiple of mixer.heads {self.mixer.heads}")
         if self.timesteps > self.max_timesteps:
             raise ValueError(f"timesteps {self.timesteps} is above max_timesteps {self.max_timesteps}")
+        for name, ratio, width in (
+            ("encoder.expansion", self.encoder.expansion, self.dim // 4),
+            ("mixer.mlp_ratio", self.mixer.mlp_ratio, self.dim),
+            ("mixer.lk_expansion", self.mixer.lk_expansion, self.dim),
+        ):
+            if round(ratio * width) < 1:
+                raise ValueError(f"{name} {ratio} leaves no channel of {width}")
         if self.height % 4:
             raise ValueError("height must be a multiple of 4 (two stride-2 transitions)")
         return self
@@ -173,9 +181,9 @@ class AugmentConfig(Section):
     probability: Fraction = 0.5  # that a line meets an operation; drawn for each line and operation
     rotate: NonNegative = 1.0  # degrees, either way
     shear: NonNegative = 0.3  # tangent of the slant, either way
-    scale: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # share of the height, either way
+    scale: BelowOne = 0.1  # share of the height, either way
     shift: Fraction = 0.04  # share of the height, up or down
-    stretch: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.15  # share of the width, either way
+    stretch: BelowOne = 0.15  # share of the width, either way
     elastic: NonNegative = 1.5  # largest displacement, pixels
     noise: NonNegative = 0.03  # standard deviation, of the range 0 to 1
     sharpen: NonNegative = 0.7  # how much of the detail is added
@@ -212,7 +220,7 @@ class DecodingConfig(Section):
     method: Literal["greedy"] = "greedy"
 
 
-# The capacity tiers of Table 11; base is the tree's defaults. What the paper leaves open (depths, heads, ConvMix
+# The capacity tiers of Table 12; base is the tree's defaults. What the paper leaves open (depths, heads, ConvMix
 # expansion) was worked out from its parameter counts: see docs/network.md.
 _NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
 _TIERS: dict[str, dict[str, Any]] = {
@@ -300,15 +308,13 @@ class Config(Section):
         return yaml.safe_dump(self.to_dict(), sort_keys=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        temporary.write_text(self.to_yaml(), encoding="utf-8")
-        temporary.replace(target)
+        with whole_file(path) as temporary:
+            temporary.write_text(self.to_yaml(), encoding="utf-8")
 
     def with_overrides(self, overrides: Mapping[str, Any] | Iterable[str]) -> Self:
         """A copy with dotted keys changed: `{"model.timesteps": 1}` or `["model.timesteps=1"]`.
 
-        Values given as text are read as YAML, so `true`, `0.5`, `[LA, QK]` and `3e-4` mean what they look like.
+        What stands behind an equals sign is read as YAML: `true`, `0.5`, `[LA, QK]` and `3e-4` are what they look like.
         """
         pairs = overrides if isinstance(overrides, Mapping) else dict(map(parse_override, overrides))
         values = self.to_dict()
@@ -317,7 +323,8 @@ class Config(Section):
             section = values
             for depth, name in enumerate(parents):
                 if not isinstance(section.get(name), dict):
-                    raise ConfigError(unknown_key(key, known_keys(), ".".join(parents[: depth + 1])))
+                    unknown = None if name in section else ".".join(parents[: depth + 1])
+                    raise ConfigError(unknown_key(key, known_keys(), unknown))
                 section = section[name]
             if last not in section:
                 raise ConfigError(unknown_key(key, known_keys()))

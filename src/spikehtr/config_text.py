@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def load_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
         values = yaml.load(Path(path).read_text(encoding="utf-8"), _StrictLoader)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date like 2024-13-45 is a ValueError
         raise ConfigError(f"{path}: not valid YAML: {error}") from None
     if values is None:
         return {}
@@ -40,7 +41,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise ConfigError(f"{text!r}: write an override as key=value, for example model.timesteps=1")
     try:
         return key.strip(), yaml.load(value, _StrictLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise ConfigError(f"{text!r}: the value is not valid YAML") from None
 
 
@@ -74,13 +75,18 @@ def explain(error: ValidationError, keys: Sequence[str], source: str = "") -> st
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice: the second would win in silence."""
+    """YAML that refuses a key given twice (the second would win in silence) and knows that 3e-4 is a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            seen.add(key)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+"), list("-+.0123456789")
+)

@@ -44,6 +44,7 @@ class Charset:
     _labels: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "characters", tuple(self.characters))  # a list, from JSON say, will do
         for character in self.characters:
             if len(character) != 1:
                 raise SpikeHTRError(f"a charset holds single characters, not {character!r}")

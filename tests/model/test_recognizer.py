@@ -192,7 +192,7 @@ def test_the_preview_gives_the_head_no_gradient_unless_asked():
     for asked in (False, True):
         net = build(reducer__preview_gradient=asked)
         images, widths = batch()
-        z, lengths = net.encoder(*net._check(images, widths))
+        z, lengths = net.encoder(*net.prepare(images, widths))
         reduction = net.reduce(net.positions(z, lengths), lengths)
         reduction.tokens.square().sum().backward()
         reached = net.head.linear.weight.grad is not None and net.head.linear.weight.grad.abs().sum() > 0
@@ -256,7 +256,7 @@ def test_grey_and_rgb_are_interchangeable():
         ((2, 1, 64, 40), [40, 40], r"\[B, 1 or 3, 32, W\]"),
         ((2, 2, 32, 40), [40, 40], "1 or 3"),
         ((1, 32, 40), [40], "1 or 3"),
-        ((2, 1, 32, 40), [40], "one for each image"),
+        ((2, 1, 32, 40), [40], "whole numbers"),
         ((2, 1, 32, 40), [40, 41], r"1\.\.40, found 40\.\.41"),
         ((2, 1, 32, 40), [40, 0], "found 0"),
         ((1, 1, 32, 501), [501], "model.max_width = 500"),

@@ -36,10 +36,12 @@ def test_base_meets_the_papers_figures():
 def test_what_is_eligible_is_what_reads_spikes():
     c = count(Config.preset("tiny").with_overrides({"model.timesteps": 2}), width=128)
     eligible = {row.name.split(".blocks.")[-1].split(".", 1)[1] for row in c.layers if row.eligible}
-    assert eligible == {"pw2.conv", "mlp.fc2.linear", "operator.out.linear"}
-    assert [row.name for row in c.layers if row.eligible and "operator" in row.name] == [
-        "mixer.blocks.1.operator.out.linear"
-    ]  # QK's a * k
+    assert eligible == {"pw2.conv", "mlp.fc2.linear", "operator.mean", "operator.out.linear"}
+    # In the mixer: LA's products of q, k and v; QK's output, which reads a * k; no other output projection.
+    operators = {row.name for row in c.layers if row.eligible and "operator" in row.name}
+    assert operators == {
+        f"mixer.blocks.{i}.operator.{part}" for i, part in [(0, "mean"), (1, "out.linear"), (3, "mean")]
+    }
 
 
 def test_gelu_has_nothing_eligible():

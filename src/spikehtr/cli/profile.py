@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -23,8 +23,11 @@ def profile(
     overrides: Overrides = None,
     width: Annotated[int, typer.Option("--width", min=4, help="Width of the line that is counted, pixels.")] = 512,
     ratio: Annotated[
-        float, typer.Option("--ratio", min=0.01, max=1.0, help="Share of the tokens that reaches the mixer (r).")
-    ] = 0.68,
+        Optional[float],
+        typer.Option(
+            "--ratio", min=0.01, max=1.0, help="Share of the tokens that reaches the mixer (r); the paper's 0.68."
+        ),
+    ] = None,
     vocab: Annotated[int, typer.Option("--vocab", min=2, help="Number of labels, blank included.")] = 80,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every layer, for programs.")] = False,
 ) -> None:

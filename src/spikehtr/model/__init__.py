@@ -1,1 +1,6 @@
 """The paper's network, section by section, in plain PyTorch: the reference that every fast path is tested against."""
+
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.reducer import CTCLengthReducer, ctc_min_length
+
+__all__ = ["CTCLengthReducer", "SpikeHTR", "ctc_min_length"]

@@ -17,6 +17,24 @@ from spikehtr.model.lif import make_neuron
 from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, column_mask, halve, ramp, wide
 
 
+class Conv2d(nn.Conv2d):
+    """nn.Conv2d; pointwise ones, and those of an image's few channels, as a matrix product.
+
+    Same weights, same result but for rounding. A library's convolution may sum in another order at another width,
+    and the last digit decides spikes at the threshold; a matrix product on the CPU does not.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        pointwise = self.kernel_size == (1, 1)
+        if self.groups > 1 or not (pointwise or self.in_channels <= 3):
+            return super().forward(x)
+        columns = (
+            x.flatten(2) if pointwise else F.unfold(x, self.kernel_size, padding=self.kernel_size[0] // 2)
+        )  # [N, cin*k*k, H*W]
+        y = torch.matmul(self.weight.flatten(1), columns).unflatten(2, x.shape[2:])
+        return y if self.bias is None else y + self.bias[:, None, None].to(y.dtype)
+
+
 class SpikingConv2d(nn.Module):
     """Convolution, norm, neuron, and the membrane shortcut where asked for (Eq. 8).
 
@@ -34,7 +52,7 @@ class SpikingConv2d(nn.Module):
         bypass: bool = True,
     ) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
+        self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
         self.norm = MaskedGroupNorm(cout, config.encoder.norm_groups)
         self.neuron = make_neuron(config)
         wanted = bypass and config.encoder.bypass
@@ -120,10 +138,10 @@ class DualResolutionFusion(nn.Module):
         super().__init__()
         groups = config.encoder.norm_groups
         self.norm_detail = MaskedGroupNorm(half, groups)
-        self.proj = nn.Conv2d(half, quarter, 1)
+        self.proj = Conv2d(half, quarter, 1)
         self.down = DownMix(config.encoder.downsample)
         self.norm_gate = MaskedGroupNorm(quarter, groups)
-        self.gate = nn.Conv2d(quarter, quarter, 1)
+        self.gate = Conv2d(quarter, quarter, 1)
 
     def forward(self, f2: Tensor, f3: Tensor, widths2: Tensor, widths3: Tensor) -> Tensor:
         """f2 [T, B, c2, H/2, W/2], f3 [T, B, d, H/4, W/4] -> f3's shape."""
@@ -156,19 +174,20 @@ class Stem(nn.Module):
 
     def __init__(self, config: ModelConfig, channels: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(config.in_channels, channels, 3, padding=1, bias=False)
+        self.conv = Conv2d(config.in_channels, channels, 3, padding=1, bias=False)
         self.norm = MaskedGroupNorm(channels, config.encoder.norm_groups)
 
     def forward(self, images: Tensor, widths: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, c1, H, W]"""
-        x = self.conv(images * column_mask(widths, images.shape[-1]))
+        x = self.conv(images)
         return F.silu(self.norm(x[None], widths)[0]) * column_mask(widths, images.shape[-1])
 
 
 class Encoder(nn.Module):
     """images [B, C, H, W] in [0, 1], widths [B] pixels -> tokens [T, B, L0, d], lengths [B].
 
-    W is a multiple of 4 (`SpikeHTR` pads to one), L0 = W / 4, and a line of w pixels has ceil(w / 4) tokens.
+    Padding is 0 and W a multiple of 4 (`SpikeHTR.prepare` sees to both). L0 = W / 4, and a line of w pixels has
+    ceil(w / 4) tokens.
     """
 
     def __init__(self, config: ModelConfig) -> None:

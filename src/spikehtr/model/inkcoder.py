@@ -18,6 +18,7 @@ from spikehtr.config import InkCoderConfig
 from spikehtr.model.masking import column_mask, wide
 
 _EPS = 1e-6
+_NO_CONTRAST = 1e-3  # a quarter of a grey level
 _LUMA = (0.299, 0.587, 0.114)
 
 
@@ -69,13 +70,14 @@ def quantiles(a: Tensor, widths: Tensor, *qs: float) -> list[Tensor]:
 
 
 def normalise_ink(a: Tensor, widths: Tensor, q_low: float, q_high: float) -> Tensor:
-    """Q of Eq. 18: 1 at and below the low quantile (ink), 0 at and above the high one (paper)."""
+    """Q of Eq. 22: 1 at and below the low quantile (ink), 0 at and above the high one (paper)."""
     low, high = quantiles(a, widths, q_low, q_high)
-    return 1 - ((a - low) / (high - low + _EPS)).clamp(0, 1)
+    ink = 1 - ((a - low) / (high - low + _EPS)).clamp(0, 1)
+    return ink * (high - low > _NO_CONTRAST)  # by the formula alone an even page would be all ink
 
 
 def soft_gate(a: Tensor, kappa: float, tau: float) -> Tensor:
-    """G of Eq. 19."""
+    """G of Eq. 23."""
     return torch.sigmoid(kappa * (a - tau))
 
 
@@ -105,7 +107,7 @@ class InkCoder(nn.Module):
         return self.trace(gray, widths).gates
 
     def schedules(self) -> tuple[Tensor, Tensor, Tensor]:
-        """theta_t, a_t before its learned calibration, w_t (Eq. 25); each [T]."""
+        """theta_t, a_t before its learned calibration, w_t (Eq. 32); each [T]."""
         c = self.config
         lam = torch.arange(self.timesteps, device=self.s_alpha.device) / max(self.timesteps - 1, 1)
         theta = c.theta_min + (c.theta_max - c.theta_min) * lam**c.gamma_theta
@@ -123,7 +125,7 @@ class InkCoder(nn.Module):
             for w in weight.unbind(0):
                 raw = ((1 - w) * intensity + w * edge).clamp(0, 1)  # Eq. 3
                 keep = soft_gate(box_blur(raw, widths, c.density), c.kappa_density, c.tau_density) ** c.gamma_density
-                fused.append(raw * keep)  # Eq. 24
+                fused.append(raw * keep)  # Eq. 30
                 kept.append(keep)
             evidence, keeps = torch.stack(fused), torch.stack(kept)  # [T, B, 1, H, W]
         along_t = (-1, 1, 1, 1, 1)
@@ -133,7 +135,7 @@ class InkCoder(nn.Module):
         return InkTrace(gray, intensity, magnitude, edge, keeps, evidence, gates, theta)
 
     def _proxies(self, gray: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """I_int (Eq. 21), normalised edge magnitude and I_edge (Eqs. 22-24); each [B, 1, H, W]."""
+        """I_int (Eq. 25), normalised edge magnitude and I_edge (Eqs. 26-28); each [B, 1, H, W]."""
         c = self.config
         smooth = box_blur(gray, widths, c.blur)
         intensity = normalise_ink(smooth, widths, c.q_low, c.q_high)

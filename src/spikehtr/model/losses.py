@@ -1,4 +1,4 @@
-"""Training losses (Eqs. 2 and 17, Table 10), all in fp32: CTC, auxiliary CTC, masked symmetric KL, alpha penalty."""
+"""Training losses (Eqs. 2 and 19, Table 10), all in fp32: CTC, auxiliary CTC, masked symmetric KL, alpha penalty."""
 
 from __future__ import annotations
 

@@ -29,28 +29,34 @@ class SpikingLinear(nn.Module):
         return out
 
 
-class LinearAttention(nn.Module):
-    """LA: global aggregation. q, k, v are spikes; y_i = q_i (sum_j k_j v_j^T) / (1 + |q_i . sum_j k_j|).
+class MatchedMean(nn.Module):
+    """y_i = q_i (sum_j k_j v_j^T) / (1 + |q_i . sum_j k_j|), head by head; q, k, v [T, B, L, h, d/h] -> same shape.
 
     The denominator counts the spikes that q_i shares with all keys, so y is close to a mean of the matched values.
     """
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with torch.autocast(q.device.type, enabled=False):
+            context = torch.einsum("tblhi,tblhj->tbhij", k, v)  # [T, B, h, d/h, d/h]
+            matched = torch.einsum("tblhi,tbhij->tblhj", q, context)  # [T, B, L, h, d/h]
+            total = torch.einsum("tblhi,tbhi->tblh", q, k.sum(2))  # [T, B, L, h]
+        return matched / (1 + total.abs())[..., None]
+
+
+class LinearAttention(nn.Module):
+    """LA: global aggregation. q, k, v are spikes."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads = config.mixer.heads
         self.norm = TokenNorm(config.dim)
         self.qkv = SpikingLinear(config, config.dim, 3 * config.dim)
+        self.mean = MatchedMean()
         self.out = SpikingLinear(config, config.dim, config.dim)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         q, k, v = wide(self.qkv(self.norm(x))).unflatten(-1, (3, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
-        k = k * mask[:, :, None, None]
-        # Broadcast products and sums would be plainer, but need L times the memory of a matrix product.
-        with torch.autocast(x.device.type, enabled=False):
-            context = torch.einsum("tblhi,tblhj->tbhij", k, v)  # [T, B, h, d/h, d/h]
-            matched = torch.einsum("tblhi,tbhij->tblhj", q, context)  # [T, B, L, h, d/h]
-            total = torch.einsum("tblhi,tbhi->tblh", q, k.sum(2))  # [T, B, L, h]
-        y = matched / (1 + total.abs())[..., None]
+        y = self.mean(q, k * mask[:, :, None, None], v)
         return self.out(y.flatten(3))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from spikehtr.config import ModelConfig
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.encoder import Encoder
 from spikehtr.model.inkcoder import to_gray
-from spikehtr.model.masking import TokenNorm, valid_mask, wide
+from spikehtr.model.masking import TokenNorm, column_mask, valid_mask, wide
 from spikehtr.model.mixer import Mixer
 from spikehtr.model.reducer import CTCLengthReducer, Reduction
 
@@ -28,7 +29,7 @@ class Output(NamedTuple):
 
 
 class TemporalFusion(nn.Module):
-    """A learned convex sum over timesteps (Eqs. 11, 17): [T, ...] -> [...], in fp32; the identity at T = 1."""
+    """A learned convex sum over timesteps (Eqs. 12, 20): [T, ...] -> [...], in fp32; the identity at T = 1."""
 
     def __init__(self, max_timesteps: int) -> None:
         super().__init__()
@@ -86,6 +87,10 @@ class SpikeHTR(nn.Module):
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
+        if not isinstance(config, ModelConfig):
+            raise SpikeHTRError(
+                f"SpikeHTR takes the model part of a configuration: cfg.model, not {type(config).__name__}"
+            )
         if vocab_size < 2:
             raise SpikeHTRError("vocab_size counts the blank and at least one character, so it is 2 or more")
         self.config, self.vocab_size = config, vocab_size
@@ -97,9 +102,11 @@ class SpikeHTR(nn.Module):
         self.fuse_post = TemporalFusion(config.max_timesteps)
         self.head = CTCHead(config.dim, vocab_size)
 
-    def forward(self, images: Tensor, widths: Tensor | None = None, min_lengths: Tensor | None = None) -> Output:
+    def forward(
+        self, images: Tensor, widths: Tensor | Sequence[int] | None = None, min_lengths: Tensor | None = None
+    ) -> Output:
         """`min_lengths` [B]: frames each transcript needs (`ctc_min_length`); give it in training."""
-        images, widths = self._check(images, widths)
+        images, widths = self.prepare(images, widths)
         z, lengths = self.encoder(images, widths)  # [T, B, L0, d], [B]
         z = self.positions(z, lengths)
         reduction = self.reduce(z, lengths, min_lengths)
@@ -114,13 +121,7 @@ class SpikeHTR(nn.Module):
         else:
             with torch.no_grad():
                 preview = self.head(self.fuse_pre(z))
-        full: Reduction = self.reducer(z, lengths, preview, min_lengths)
-        if torch.compiler.is_compiling():  # a traced graph keeps L = L0: the longest length is data
-            return full
-        longest = int(full.lengths.max())
-        return full._replace(
-            tokens=full.tokens[:, :, :longest], spans=full.spans[:, :longest], weights=full.weights[:, :longest]
-        )
+        return self.reducer(z, lengths, preview, min_lengths)
 
     def decode(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Reduced tokens [T, B, L, d], lengths [B] -> main and auxiliary logits [B, L, V]."""
@@ -128,27 +129,30 @@ class SpikeHTR(nn.Module):
         deep = self.mixer(tokens, valid_mask(lengths, tokens.shape[2]))  # [T, B, L, d]
         return self.head(self.fuse_post(deep)), aux_logits
 
-    def _check(self, images: Tensor, widths: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Say what is wrong with the input's shape; bring colours and width to what the encoder takes."""
+    def prepare(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+        """What the encoder takes, images [B, C, H, 4n] with zeros for padding and widths [B]; or what is wrong."""
         c = self.config
-        if images.dim() != 4 or images.shape[1] not in (1, 3) or images.shape[2] != c.height:
+        if images.dim() != 4 or images.shape[0] == 0 or images.shape[1] not in (1, 3) or images.shape[2] != c.height:
             raise SpikeHTRError(f"images must be [B, 1 or 3, {c.height}, W], not {list(images.shape)}")
+        if not images.is_floating_point():
+            raise SpikeHTRError(f"images must be floats in [0, 1], not {images.dtype}: divide by 255 first")
         batch, channels, _, width = images.shape
         if width > c.max_width:
             raise SpikeHTRError(
                 f"a line of {width} px is over model.max_width = {c.max_width}: raise that key, or scale the line down"
             )
-        if widths is None:
-            widths = torch.full((batch,), width, device=images.device)
-        if widths.shape != (batch,):
-            raise SpikeHTRError(f"widths must be [{batch}], one for each image, not {list(widths.shape)}")
+        widths = torch.as_tensor([width] * batch if widths is None else widths)
+        if widths.shape != (batch,) or widths.is_floating_point() or widths.dtype == torch.bool:
+            raise SpikeHTRError(f"widths must be [{batch}] whole numbers, not {list(widths.shape)} {widths.dtype}")
         # On a GPU this check would make the host wait, and a traced graph cannot hold it.
         checkable = widths.device.type == "cpu" and not torch.compiler.is_compiling()
         if checkable and (widths.min() < 1 or widths.max() > width):
             raise SpikeHTRError(f"widths must lie in 1..{width}, found {int(widths.min())}..{int(widths.max())}")
+        widths = widths.to(images.device, torch.long)
         if channels < c.in_channels:
             images = images.expand(-1, c.in_channels, -1, -1)
         elif channels > c.in_channels:
             images = to_gray(images)
+        images = images.to(self.head.linear.weight.dtype).masked_fill(~column_mask(widths, width), 0.0)
         # Padding cannot matter, so pad to whole tokens: every later size is then an exact half or quarter.
-        return F.pad(images, (0, -width % 4)), widths.to(images.device)
+        return F.pad(images, (0, -width % 4)), widths

@@ -42,15 +42,16 @@ def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:
 
 
 class CTCLengthReducer(nn.Module):
-    """tokens [T, B, L0, d], lengths [B], preview logits [B, L0, V] -> Reduction, padded to L0.
+    """tokens [T, B, L0, d] (or [B, L0, d]), lengths [B], preview logits [B, L0, V] -> Reduction.
 
+    L is the longest reduced length; a traced graph keeps L = L0, since that length is data.
     `min_lengths` [B] (training only, from `ctc_min_length`): a line whose reduced length would fall below it is left
     unreduced, so that its transcript stays spellable.
     """
 
-    def __init__(self, config: ReducerConfig) -> None:
+    def __init__(self, config: ReducerConfig | None = None) -> None:
         super().__init__()
-        self.config = config
+        self.config = config or ReducerConfig()
 
     def forward(self, tokens: Tensor, lengths: Tensor, preview: Tensor, min_lengths: Tensor | None = None) -> Reduction:
         c = self.config
@@ -64,10 +65,13 @@ class CTCLengthReducer(nn.Module):
             kept = kept | (reduced < min_lengths)[:, None] & valid_mask(lengths, kept.shape[1])
             slot, reduced = self._assign(kept, lengths)
         spans = self._spans(slot)
-        return self._pool(tokens, ink, spans, reduced, kept)
+        if not torch.compiler.is_compiling():
+            spans = spans[:, : int(reduced.max())]
+        tokens, weights = self._pool(tokens, ink, spans)
+        return Reduction(tokens, reduced, spans, weights, kept)
 
     def _keep_set(self, p_blank: Tensor, log_pi: Tensor, lengths: Tensor) -> Tensor:
-        """K (Eq. 14) and its minimum size: [B, L0] bool."""
+        """K (Eq. 16) and its minimum size: [B, L0] bool."""
         c = self.config
         valid = valid_mask(lengths, p_blank.shape[1])
         if c.mode == "none":
@@ -75,7 +79,7 @@ class CTCLengthReducer(nn.Module):
         kept = (p_blank < c.tau) & valid
         if c.mode == "merge-only":
             return kept
-        entropy = -(log_pi.exp() * log_pi).sum(-1)  # Eq. 13
+        entropy = torch.special.entr(log_pi.exp()).sum(-1)  # Eq. 15
         kept = kept | (entropy > c.eta) & valid
         # Top up to ceil(gamma * L0): rank positions by blank posterior, the kept ones first and padding last.
         least = (lengths.double() * c.gamma).ceil().long()
@@ -108,15 +112,15 @@ class CTCLengthReducer(nn.Module):
         end = empty.scatter_reduce(1, slot, place + 1, "amax", include_self=False)
         return torch.stack([first, end], dim=-1)[:, :size]
 
-    def _pool(self, tokens: Tensor, ink: Tensor, spans: Tensor, lengths: Tensor, kept: Tensor) -> Reduction:
-        """Blank-aware weighted mean of each span (Eqs. 15, 16), the same for every timestep."""
-        steps, batch, size, dim = tokens.shape
-        cap = 1 if self.config.mode in ("none", "prune-only") else self.config.k
-        member = spans[..., :1] + torch.arange(cap, device=spans.device)  # [B, L0, k] input positions
+    def _pool(self, tokens: Tensor, ink: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
+        """Blank-aware weighted mean of each span (Eqs. 17, 18), the same for every timestep: tokens and weights."""
+        size, cap = spans.shape[1], 1 if self.config.mode in ("none", "prune-only") else self.config.k
+        member = spans[..., :1] + torch.arange(cap, device=spans.device)  # [B, L, k] input positions
         inside = member < spans[..., 1:]
-        member = member.clamp(max=size - 1).flatten(1)  # [B, L0*k]
+        member = torch.minimum(member, (spans[..., 1:] - 1).clamp(min=0)).flatten(1)  # [B, L*k]
         share = ink.gather(1, member).unflatten(1, (size, cap)) * inside
-        weights = share / share.sum(-1, keepdim=True).clamp(min=_DELTA)  # [B, L0, k]
-        picked = tokens.gather(2, member[None, :, :, None].expand(steps, batch, -1, dim))  # [T, B, L0*k, d]
-        pooled = (picked.unflatten(2, (size, cap)) * weights[..., None]).sum(3)  # [T, B, L0, d]
-        return Reduction(pooled, lengths, spans, weights, kept)
+        weights = share / share.sum(-1, keepdim=True).clamp(min=_DELTA)  # [B, L, k]
+        index = member[:, :, None].expand(*tokens.shape[:-2], -1, tokens.shape[-1])
+        picked = tokens.gather(-2, index).unflatten(-2, (size, cap))  # [T, B, L, k, d]
+        pooled = torch.where(inside[..., None], picked * weights[..., None], 0.0).sum(-2)  # [T, B, L, d]
+        return pooled.to(tokens.dtype), weights

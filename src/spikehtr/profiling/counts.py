@@ -23,7 +23,7 @@ from spikehtr.assets import SAMPLE_LINE
 from spikehtr.config import Config, ModelConfig
 from spikehtr.data.geometry import fit_line, paper_level
 from spikehtr.data.images import load_line
-from spikehtr.model.mixer import LinearAttention
+from spikehtr.model.mixer import MatchedMean
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.profiling.names import group, spiking_modules
 
@@ -43,8 +43,8 @@ def layer_macs(module: nn.Module, x: Tensor, y: Tensor) -> int:
         return y.numel() * (module.in_channels // module.groups) * int(np.prod(module.kernel_size))
     if isinstance(module, nn.Linear):
         return y.numel() * module.in_features
-    if isinstance(module, LinearAttention):  # its own products: k v^T, q (k v^T), q . sum k
-        return x.numel() * (2 * (x.shape[-1] // module.heads) + 1)
+    if isinstance(module, MatchedMean):  # three products: k v^T, q (k v^T), q . sum k
+        return x.numel() * (2 * x.shape[-1] + 1)
     return 0
 
 
@@ -66,11 +66,11 @@ def counted_layers(net: nn.Module) -> Iterator[dict[str, LayerCount]]:
         def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
             row = table.setdefault(name, LayerCount(name))
             row.macs += layer_macs(module, inputs[0], output)
-            row.eligible = row.eligible and is_spikes(inputs[0])
+            row.eligible = row.eligible and all(map(is_spikes, inputs))
 
         return hook
 
-    kinds = (nn.Conv1d, nn.Conv2d, nn.Linear, LinearAttention)
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
     handles = [m.register_forward_hook(watch(name)) for name, m in net.named_modules() if isinstance(m, kinds)]
     try:
         yield table
@@ -81,7 +81,7 @@ def counted_layers(net: nn.Module) -> Iterator[dict[str, LayerCount]]:
 
 @dataclass(frozen=True)
 class Counts:
-    """The figures of the paper's Tables 8 and 14 for one configuration and one line."""
+    """The figures of the paper's Tables 8 and 18 for one configuration and one line."""
 
     parameters: int
     mixer_share: float
@@ -102,8 +102,10 @@ class Counts:
         return asdict(self)
 
 
-def count(config: Config, vocab_size: int = 80, width: int = 512, ratio: float = PAPER_RATIO) -> Counts:
-    """Build `config.model` and count one line of `width` pixels, the mixer at `ratio` of the tokens."""
+def count(config: Config, vocab_size: int = 80, width: int = 512, ratio: float | None = None) -> Counts:
+    """Build `config.model` and count a line of `width` pixels, the mixer at `ratio` (or the paper's) of the tokens."""
+    if ratio is None:
+        ratio = 1.0 if config.model.reducer.mode == "none" else PAPER_RATIO
     net = build(config.model, vocab_size)
     layers, tokens_in, tokens_mixed = run(net, width, ratio)
     pure_model = config.with_overrides({"model.encoder.bypass": False}).model
@@ -146,9 +148,9 @@ def run(net: SpikeHTR, width: int, ratio: float) -> tuple[list[LayerCount], int,
     line = fit_line(load_line(SAMPLE_LINE), net.config.height, width)
     canvas = np.full((net.config.height, width), paper_level(line), np.uint8)
     canvas[:, : line.shape[1]] = line
-    images = torch.from_numpy(canvas.astype(np.float32) / 255)[None, None].expand(1, net.config.in_channels, -1, -1)
+    images = torch.from_numpy(canvas.astype(np.float32) / 255)[None, None]
     with counted_layers(net) as table:
-        z, lengths = net.encoder(images, torch.tensor([width]))
+        z, lengths = net.encoder(*net.prepare(images))
         z = net.positions(z, lengths)
         net.reduce(z, lengths)
         mixed = max(1, round(ratio * z.shape[2]))

@@ -1,0 +1,5 @@
+"""`python -m spikehtr`."""
+
+from spikehtr.cli import main
+
+main()
