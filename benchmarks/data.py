@@ -56,21 +56,23 @@ def stored(lines: Lines, plan: list[np.ndarray], with_augment: bool, workers: in
             augment(ready.images, ready.widths, AugmentConfig())
 
 
-def speed(store: LineStore, folder: Path, count: int, rounds: int) -> None:
+def speed(store: LineStore, fitted: LineStore, folder: Path, count: int, rounds: int) -> None:
     rows = store.rows()[:count]
     files = []
     for row in rows:
         files.append(folder / f"{row}.png")
         Image.fromarray(store.line(int(row))).save(files[-1])
-    cold = Lines(store, rows, store.charset, MAX_WIDTH)
-    warm = Lines(store, rows, store.charset, MAX_WIDTH, cache_mb=4096)
+    wide = Lines(store, rows, store.charset, MAX_WIDTH)
+    cold = Lines(fitted, rows, store.charset, MAX_WIDTH)
+    warm = Lines(fitted, rows, store.charset, MAX_WIDTH, cache_mb=4096)
     plan = plan_epoch(cold.widths, BATCH, 0, 0)
     for index in range(len(warm)):
         warm[index]
     for with_augment in (False, True):
         ways: dict[str, Callable[[], None]] = {
             "loose PNG files, Pillow": lambda: loose(files, plan, with_augment),  # noqa: B023
-            "store, no threads": lambda: stored(cold, plan, with_augment, 0),  # noqa: B023
+            "store, natural widths": lambda: stored(wide, plan, with_augment, 0),  # noqa: B023
+            f"store, --max-width {MAX_WIDTH}": lambda: stored(cold, plan, with_augment, 0),  # noqa: B023
             f"store, {WORKERS} threads": lambda: stored(cold, plan, with_augment, WORKERS),  # noqa: B023
             f"store, {WORKERS} threads, cached": lambda: stored(warm, plan, with_augment, WORKERS),  # noqa: B023
         }
@@ -145,7 +147,8 @@ def main() -> None:
             sources = [str(made)]
         stores = {source: open_lines(source.split("+")) for source in sources}
         (folder / "png").mkdir()
-        speed(next(iter(stores.values())), folder / "png", options.lines, options.rounds)
+        fitted = open_lines(sources[0].split("+"), max_width=MAX_WIDTH)
+        speed(next(iter(stores.values())), fitted, folder / "png", options.lines, options.rounds)
         print(f"\npadding, batches of {BATCH}")
         for source, store in stores.items():
             waste("+".join(Path(part).name for part in source.split("+")), store)

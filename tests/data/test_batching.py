@@ -7,6 +7,7 @@ from test_store import WORDS, write_folder
 
 from spikehtr.data.batching import Lines, collate, load_batches, padding_waste, plan_epoch, share
 from spikehtr.data.compiling import compile_store
+from spikehtr.data.store import StoreError
 
 some_widths = st.lists(st.integers(1, 900), min_size=1, max_size=300).map(lambda w: np.array(w, np.int32))
 
@@ -109,6 +110,15 @@ def test_the_cache_serves_and_keeps_to_its_cap(lines):
         assert small._cached == sum(p.nbytes for p in small._cache.values())
     none = Lines(lines.store, lines.rows, lines.charset, 100, cache_mb=0)
     assert none[0].pixels is not none[0].pixels
+
+
+def test_a_store_fitted_to_a_width_serves_that_width_alone(lines, tmp_path):
+    fitted, _ = compile_store([tmp_path / "src"], tmp_path / "f.arrow", max_width=100)
+    assert fitted.widths.max() <= 100
+    same = Lines(fitted, fitted.rows(), fitted.charset, 100)
+    assert all(np.array_equal(same[i].pixels, lines[i].pixels) for i in range(8))
+    with pytest.raises(StoreError, match=r"data\.max_width=100"):
+        Lines(fitted, fitted.rows(), fitted.charset, 512)
 
 
 def test_collate_of_a_single_line(lines):

@@ -178,3 +178,28 @@ def test_ctc_min_length_is_what_ctc_needs():
         log_probs = torch.full((frames, 1, 3), 1 / 3).log()
         loss = torch.nn.functional.ctc_loss(log_probs, target, torch.tensor([frames]), torch.tensor([3]))
         assert torch.isfinite(loss) == possible
+
+
+def test_alone_with_any_recogniser():
+    """Without configuration, on [B, L, d] tokens: the paper's rule, and tokens that are really fewer."""
+    g = torch.Generator().manual_seed(0)
+    tokens = torch.randn(2, 30, 4, generator=g).bfloat16()
+    preview = torch.full((2, 30, 5), -9.0)
+    preview[:, :, 0] = 9.0  # all certain blanks
+    preview[0, 5, 0] = -torch.inf
+    out = CTCLengthReducer()(tokens, torch.tensor([30, 20]), preview)
+    assert out.tokens.shape == (2, int(out.lengths.max()), 4)
+    assert out.tokens.dtype == torch.bfloat16
+    assert (out.lengths < torch.tensor([30, 20])).all()
+    assert out.kept[0, 5]
+
+
+def test_garbage_past_a_lines_end_stays_there():
+    config = ReducerConfig(gamma=0.0, eta=99.0)
+    tokens, preview = torch.randn(1, 2, 10, 3), torch.randn(2, 10, 5)
+    preview[..., 0] += 9
+    lengths = torch.tensor([10, 7])
+    clean = CTCLengthReducer(config)(tokens, lengths, preview)
+    tokens[:, 1, 7:], preview[1, 7:] = torch.nan, torch.nan
+    dirty = CTCLengthReducer(config)(tokens, lengths, preview)
+    assert torch.equal(clean.tokens, dirty.tokens)

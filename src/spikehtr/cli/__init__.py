@@ -49,3 +49,6 @@ def main() -> None:
     except SpikeHTRError as error:
         print(f"spikehtr: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder without permission: the user's to mend, not ours
+        print(f"spikehtr: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)

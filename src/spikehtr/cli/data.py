@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -12,6 +11,7 @@ import typer
 from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve, writable
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
 
 if TYPE_CHECKING:
     from spikehtr.data.check import DataCheck
@@ -55,9 +55,8 @@ def check(
         found = check_data(sources, config, progress)
     text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
     if output:
-        temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(output)
+        with whole_file(output) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     if as_json:
         typer.echo(text)
     else:
@@ -85,6 +84,12 @@ def stats(sources: Sources, as_json: AsJson = False) -> None:
 def compile_(
     sources: Sources,
     output: Annotated[Path, typer.Option("--output", "-o", help="The store to write, e.g. lines.arrow.")],
+    max_width: Annotated[
+        Optional[int],
+        typer.Option(
+            "--max-width", min=16, help="Fit lines to this data.max_width now: quicker, but for that width only."
+        ),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
 ) -> None:
     """Read any sources into one fast store.
@@ -96,7 +101,7 @@ def compile_(
     from spikehtr.data.compiling import compile_store
 
     with counting("compiling lines") as progress:
-        store, report = compile_store(sources, output, progress=progress)
+        store, report = compile_store(sources, output, max_width=max_width, progress=progress)
     lines = ", ".join(f"{number} {split}" for split, number in sorted(store.meta["lines"].items()))
     size = output.stat().st_size / 2**20
     typer.echo(f"wrote {output}: {len(store)} lines ({lines}), {size:.1f} MiB, {len(store.charset) - 1} characters")
@@ -119,7 +124,7 @@ def preview(
 ) -> None:
     """Draw some lines with their transcripts, and what augmentation (data.augment) makes of them."""
     config = resolve(preset, file, overrides)
-    writable(output)
+    writable(output, ".png")
     import numpy as np
 
     from spikehtr.data.compiling import open_lines
@@ -127,7 +132,7 @@ def preview(
     from spikehtr.data.sheet import draw_sheet
 
     with counting("reading lines") as progress:
-        store = open_lines(sources, config.model.height, progress)
+        store = open_lines(sources, config.model.height, progress=progress)
     rows = np.random.default_rng(seed).permutation(len(store))[:number]
     lines = [(shrink_line(store.line(int(row)), config.data.max_width), store.text(int(row))) for row in rows]
     draw_sheet(lines, config.data.augment, output, versions, seed)

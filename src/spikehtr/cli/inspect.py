@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve, writable
+from spikehtr.errors import SpikeHTRError
 
 
 def inspect(
@@ -20,13 +21,15 @@ def inspect(
 ) -> None:
     """Draw how InkCoder turns one line into T steps.
 
-    Above: the grey line, the intensity proxy, edge magnitude, the edge proxy and the speckle mask. Below, for each
-    step: the gated view, the gate, and what is new in it.
+    Above: the grey line, the intensity proxy, edge magnitude, the edge proxy, the speckle mask and the fused evidence.
+    Below, for each step: the gated view, the gate, and what is new in it.
     """
     chosen = resolve(preset, file, overrides)
     if timesteps is not None:
         chosen = chosen.with_overrides({"model.timesteps": timesteps})
-    writable(output)
+    writable(output, ".png")
+    if chosen.model.entry != "inkcoder":
+        raise SpikeHTRError(f"this draws InkCoder, and model.entry is {chosen.model.entry}: leave that setting out")
 
     from spikehtr.data.geometry import fit_line
     from spikehtr.data.images import load_line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -34,10 +35,19 @@ def resolve(preset: str | None, file: Path | None, overrides: list[str] | None) 
     return start.with_overrides(overrides or [])
 
 
-def writable(path: Path) -> Path:
-    """`path`, if a file can be written there; found out before the work, not after it."""
+def writable(path: Path, suffix: str = "") -> Path:
+    """`path`, if a file of that suffix can be written there; found out before the work, not after it."""
     if path.is_dir():
         raise SpikeHTRError(f"{path}: is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise SpikeHTRError(f"{path}: is no ordinary file; name one")
     if not path.parent.is_dir():
         raise SpikeHTRError(f"{path}: the folder {path.parent} does not exist; make it first")
+    if suffix and path.suffix.lower() != suffix:
+        raise SpikeHTRError(f"{path}: this writes {suffix} files; name it so")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        raise SpikeHTRError(f"{path}: cannot be written ({error.strerror})") from None
     return path

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spikehtr.data.geometry import shrink_line
-from spikehtr.data.store import LineStore
+from spikehtr.data.store import LineStore, StoreError
 from spikehtr.text import Charset, normalise
 
 Indices = NDArray[np.int64]
@@ -86,6 +86,11 @@ class Lines:
     """Rows of a store as fitted pixels and labels, with a cache of decoded lines up to `cache_mb` megabytes."""
 
     def __init__(self, store: LineStore, rows: Indices, charset: Charset, max_width: int, cache_mb: int = 0) -> None:
+        if store.max_width not in (None, max_width):
+            raise StoreError(
+                f"{store.path} was compiled for a width of {store.max_width}, not {max_width}: "
+                f"set data.max_width={store.max_width}, or compile it again"
+            )
         self.store, self.rows, self.charset, self.max_width = store, rows, charset, max_width
         self._room = cache_mb << 20
         self._cache: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()  # oldest first

@@ -15,6 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from typing import Any
 import pyarrow as pa
 
 from spikehtr.data.formats import read
-from spikehtr.data.geometry import scale_line
+from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
 from spikehtr.data.samples import Problem, Report, Sample
 from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, encode, is_store
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
 from spikehtr.text import normalise
 
 _PART = 512  # samples a part; also the rows of a record batch, at most
@@ -36,17 +38,22 @@ Progress = Callable[[int], None]
 
 
 def compile_store(
-    specs: Sequence[str | Path], output: Path, height: int = 64, progress: Progress | None = None
+    specs: Sequence[str | Path],
+    output: Path,
+    height: int = 64,
+    max_width: int | None = None,
+    progress: Progress | None = None,
 ) -> tuple[LineStore, Report]:
     """Read `specs` (paths or `format:path`) into the store `output`; the open store and what could not be used.
 
-    `progress` is called with the number of samples done so far.
+    With `max_width` lines are fitted to it once and for all: smaller and quicker to read, but of use at that width
+    only. `progress` is called with the number of samples done so far.
     """
     if not output.parent.is_dir():
         raise SpikeHTRError(f"{output}: the folder {output.parent} does not exist; make it first")
     report = Report()
     parts = output.with_name(f".{output.name}.parts")
-    _claim(parts, specs, height)
+    _claim(parts, specs, height, max_width)
     samples = _all_samples(specs, report)
     done = 0
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # decoding and resizing leave Python's lock
@@ -56,18 +63,21 @@ def compile_store(
                 break
             part = parts / f"{number:06d}.arrow"
             if not part.exists():
-                _write_part(part, list(pool.map(lambda sample: _row(sample, height), chunk)))
+                _write_part(part, list(pool.map(lambda sample: _row(sample, height, max_width), chunk)))
             done += len(chunk)
             if progress:
                 progress(done)
     if not done:
         raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report)}")
-    _join(sorted(parts.glob("*.arrow")), output, specs, height, report)
+    shape = {"height": height, "max_width": max_width}
+    _join(sorted(parts.glob("*.arrow")), output, {**shape, "sources": [str(spec) for spec in specs]}, report)
     shutil.rmtree(parts)
     return LineStore(output), report
 
 
-def open_lines(specs: Sequence[str | Path], height: int = 64, progress: Progress | None = None) -> LineStore:
+def open_lines(
+    specs: Sequence[str | Path], height: int = 64, max_width: int | None = None, progress: Progress | None = None
+) -> LineStore:
     """A store of any sources: the file itself if it is one, else one compiled into the cache, once.
 
     The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder.
@@ -77,8 +87,8 @@ def open_lines(specs: Sequence[str | Path], height: int = 64, progress: Progress
     root = Path(os.environ.get("SPIKEHTR_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "spikehtr")
     folder = root.expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{_fingerprint(specs, height)}.arrow"
-    return LineStore(target) if is_store(target) else compile_store(specs, target, height, progress)[0]
+    target = folder / f"{_fingerprint(specs, height, max_width)}.arrow"
+    return LineStore(target) if is_store(target) else compile_store(specs, target, height, max_width, progress)[0]
 
 
 def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample]:
@@ -86,13 +96,14 @@ def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample
         yield from read(spec, report)
 
 
-def _row(sample: Sample, height: int) -> Row | Problem:
+def _row(sample: Sample, height: int, max_width: int | None) -> Row | Problem:
     """One line, decoded, cut, scaled and encoded; or why not."""
     where = sample.origin
     if not normalise(sample.text):
         return Problem("no text", where, f"nothing is left of {sample.text!r} after normalisation", "transcribe it")
     try:
         line = scale_line(line_image(sample), height)
+        line = shrink_line(line, max_width) if max_width else line
     except ImageError as error:
         return Problem("unreadable image", where, str(error), "replace the image, or take the line out")
     packed = encode(line)
@@ -106,14 +117,12 @@ def _write_part(path: Path, results: list[Row | Problem]) -> None:
     rows = [result for result in results if not isinstance(result, Problem)]
     header = {b"problems": json.dumps([[p.kind, p.where, p.message, p.remedy] for p in problems]).encode()}
     schema = SCHEMA.with_metadata(header)
-    temporary = path.with_suffix(".tmp")
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    with _arrow_file(path, schema) as writer:
         if rows:
             writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
-    temporary.replace(path)
 
 
-def _join(parts: list[Path], output: Path, specs: Sequence[str | Path], height: int, report: Report) -> None:
+def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Report) -> None:
     characters: dict[str | None, set[str]] = {}
     counts: Counter[str] = Counter()
     for part in parts:
@@ -127,22 +136,26 @@ def _join(parts: list[Path], output: Path, specs: Sequence[str | Path], height: 
                 counts[split or "none"] += 1
     charset = characters.get("train") or set().union(*characters.values())
     meta = {
+        **described,
         "version": VERSION,
-        "height": height,
         "charset": sorted(charset),
         "lines": dict(counts),
-        "sources": [str(spec) for spec in specs],
         "left_out": report.count("error"),
     }
     schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    with _arrow_file(output, schema) as writer:
         for part in parts:
             with pa.memory_map(str(part)) as source:
                 file = pa.ipc.open_file(source)
                 for number in range(file.num_record_batches):
                     writer.write_batch(file.get_batch(number).replace_schema_metadata(schema.metadata))
-    temporary.replace(output)
+
+
+@contextmanager
+def _arrow_file(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
+    with whole_file(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:  # noqa: SIM117
+        with pa.ipc.new_file(sink, schema) as writer:
+            yield writer
 
 
 def _texts(file: pa.RecordBatchFileReader) -> Iterator[tuple[str, str | None]]:
@@ -151,9 +164,9 @@ def _texts(file: pa.RecordBatchFileReader) -> Iterator[tuple[str, str | None]]:
         yield from zip(batch["text"].to_pylist(), batch["split"].to_pylist(), strict=True)
 
 
-def _claim(parts: Path, specs: Sequence[str | Path], height: int) -> None:
+def _claim(parts: Path, specs: Sequence[str | Path], height: int, max_width: int | None) -> None:
     """Parts of a run over the same unchanged sources are gone on with; others are cleared away."""
-    key = _fingerprint(specs, height)
+    key = _fingerprint(specs, height, max_width)
     note = parts / "sources"
     if not note.is_file() or note.read_text() != key:
         shutil.rmtree(parts, ignore_errors=True)
@@ -161,9 +174,9 @@ def _claim(parts: Path, specs: Sequence[str | Path], height: int) -> None:
         note.write_text(key)
 
 
-def _fingerprint(specs: Sequence[str | Path], height: int) -> str:
+def _fingerprint(specs: Sequence[str | Path], height: int, max_width: int | None) -> str:
     """Changes when a source's files change in name, size or time."""
-    digest = hashlib.sha256(f"{VERSION} {height} {_PART}".encode())
+    digest = hashlib.sha256(f"{VERSION} {height} {max_width} {_PART}".encode())
     for spec in specs:
         name = str(spec)
         path = Path(name) if Path(name).exists() else Path(name.partition(":")[2])

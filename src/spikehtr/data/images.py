@@ -8,6 +8,7 @@ import warnings
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from spikehtr.data.geometry import cut_line
@@ -30,7 +31,7 @@ def load_line(path: str | os.PathLike[str]) -> Image.Image:
 def open_gray(source: Path | bytes) -> Image.Image:
     """An image file, or an encoded image, fully decoded to 8-bit grey."""
     if isinstance(source, Path) and not source.is_file():
-        raise ImageError("no such file")
+        raise ImageError("a folder, not an image" if source.is_dir() else "no such file")
     if (source.stat().st_size if isinstance(source, Path) else len(source)) == 0:
         raise ImageError("the file is empty (0 bytes)")
     try:
@@ -52,6 +53,9 @@ def _to_gray(image: Image.Image) -> Image.Image:
     """8-bit grey: transparency laid over white, 16-bit scaled down (Pillow alone would clip it)."""
     if image.mode.startswith("I"):
         return image.convert("I").point(lambda value: value / 257).convert("L")
+    if image.mode == "F":  # floating point: in [0, 1] by custom, else in the range of 8 bits
+        high = np.asarray(image).max(initial=0.0)
+        return image.point(lambda value: value * (255 if high <= 1 else 1)).convert("L")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         rgba = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("L")

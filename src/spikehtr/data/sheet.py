@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from spikehtr.config import AugmentConfig
 from spikehtr.data.augment import augment
 from spikehtr.data.batching import to_batch
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
 
 MAX_LINES = 200  # a sheet of more would be too tall for an image viewer
 _DPI = 100
@@ -85,11 +85,8 @@ def _show(ax: Any, image: NDArray[np.float32]) -> None:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        figure.savefig(temporary, format="png")
-        temporary.replace(path)
+        with whole_file(path) as temporary:
+            figure.savefig(temporary, format="png")
     except OSError as error:
         raise SpikeHTRError(f"{path}: cannot be written ({error.strerror or error})") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -103,6 +103,7 @@ class LineStore:
                 f"{path}: store version {self.meta['version']}, this program reads {VERSION}; compile it again"
             )
         self.height: int = self.meta["height"]
+        self.max_width: int | None = self.meta["max_width"]  # what lines were fitted to; None: their natural width
         self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]  # views, not copies
         self._starts = np.cumsum([0, *[batch.num_rows for batch in self._batches]])
         self.widths = np.empty(len(self), np.int32)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spikehtr.data.handwriting import Font, draw_text, load_font
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
 from spikehtr.text import normalise
 
 SETTINGS = "synth.json"  # what a folder's lines were made from; a run that would mix two kinds stops
@@ -163,6 +164,8 @@ def _prepare(folder: Path, settings: dict[str, object]) -> None:
             if _finished(folder, 0):
                 raise SpikeHTRError(f"{folder} holds lines of another making; take another folder")
             _write_whole(place, json.dumps(settings, indent=2).encode() + b"\n")
+        for left_over in folder.glob(".*.tmp"):  # of a run that was killed
+            left_over.unlink()
         found = json.loads(place.read_bytes())
     except OSError as error:
         raise SpikeHTRError(f"{folder}: cannot be written to ({error.strerror or error})") from None
@@ -193,7 +196,5 @@ def _write_pair(folder: Path, i: int, text: str, image: NDArray[np.uint8]) -> No
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """All of a file or nothing of it, under its own name."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)

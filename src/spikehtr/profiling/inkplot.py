@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from spikehtr.config import ModelConfig
 from spikehtr.data.batching import to_batch
+from spikehtr.data.sheet import printable
+from spikehtr.files import whole_file
 from spikehtr.model.inkcoder import InkCoder, InkTrace
 
-_STRIP = 5.6  # inches across one line
+_STRIP, _TALLEST = 5.6, 2.0  # inches across one line, and what a short one may grow to in height
 
 
 @torch.no_grad()
@@ -27,7 +29,14 @@ def trace_line(line: NDArray[np.uint8], config: ModelConfig) -> InkTrace:
 
 
 def draw(trace: InkTrace, beta: float, path: Path, title: str) -> None:
-    """Write the figure as PNG: the grey line, both proxies and the keep masks, then for each step the gated view
+    """Write the figure as PNG."""
+    figure = ink_figure(trace, beta, title)
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+def ink_figure(trace: InkTrace, beta: float, title: str) -> Figure:
+    """The grey line, both proxies, keep masks and fused evidence, then for each step the gated view
     X * (beta + (1 - beta) g_t), the gate g_t, and the novelty g_t - g_(t-1)."""
     steps, _, _, height, width = trace.gates.shape
     columns = max(2, min(steps, 4))
@@ -35,12 +44,12 @@ def draw(trace: InkTrace, beta: float, path: Path, title: str) -> None:
     above = math.ceil(len(evidence) / columns)
     turns = math.ceil(steps / columns)
     rows = above + 3 * turns
-    strip_height = _STRIP * height / width
+    strip_height = min(_STRIP * height / width, _TALLEST)
     figure = Figure(
         figsize=(columns * (_STRIP + 0.2), rows * (strip_height + 0.32) + 0.6), dpi=110, layout="constrained"
     )
     FigureCanvasAgg(figure)
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(printable(title, 120), fontsize=11, parse_math=False)
     axes = figure.subplots(rows, columns, squeeze=False)
     for ax in axes.flat:
         ax.set_axis_off()
@@ -55,9 +64,7 @@ def draw(trace: InkTrace, beta: float, path: Path, title: str) -> None:
         _show(axes[top + 1][column], gate, f"gate $g_{{{t + 1}}}$")
         novelty = f"novelty $g_{{{t + 1}}} - g_{{{t}}}$" if t else "novelty $g_1$"
         _show(axes[top + 2][column], gate - before, novelty, cmap="RdBu_r", vmin=-1)
-    temporary = path.with_name(f".{path.name}.tmp.png")
-    figure.savefig(temporary, format="png")
-    temporary.replace(path)
+    return figure
 
 
 def _evidence(trace: InkTrace) -> list[tuple[str, torch.Tensor]]:
@@ -67,10 +74,11 @@ def _evidence(trace: InkTrace) -> list[tuple[str, torch.Tensor]]:
         ("intensity proxy $I_{int}$", trace.intensity[0, 0]),
         ("edge magnitude, two scales", trace.edge_magnitude[0, 0]),
         ("edge proxy $I_{edge}$", trace.edge[0, 0]),
-        ("density keep mask, t = 1", trace.keep[0, 0, 0]),
     ]
-    if last > 1:
-        maps.append((f"density keep mask, t = {last}", trace.keep[-1, 0, 0]))
+    for t in sorted({1, last}):
+        maps.append((f"density keep mask, t = {t}", trace.keep[t - 1, 0, 0]))
+    for t in sorted({1, last}):
+        maps.append((f"fused evidence $D_{{{t}}}$", trace.evidence[t - 1, 0, 0]))
     return maps
 
 
