@@ -24,7 +24,10 @@ _NAMES = (
 )
 _WAVES = 3  # plane waves that add up to the elastic field, for each of its two axes
 _DRAWS = len(_NAMES) + 2 * _WAVES * 3  # a wave has a direction, a length and a phase
-_TAPE, _STRIDE = 1 << 20, 257  # numbers of the noise tape, and how far apart neighbouring columns lie on it
+_TAPE, _STRIDE = (
+    1 << 20,
+    257,
+)  # numbers of the noise tape (a power of 2), and how far apart neighbouring columns lie on it
 
 
 def augment(
@@ -191,7 +194,7 @@ def _grain(seeds: Tensor, height: int, width: int) -> Tensor:
     tape = _noise_tape(seeds.device)
     start = (seeds * (len(tape) - 1)).long()
     column, row = torch.arange(width, device=seeds.device), torch.arange(height, device=seeds.device)[:, None]
-    return tape[(start + (column * _STRIDE + row)) % len(tape)]
+    return tape[(start + (column * _STRIDE + row)) & (len(tape) - 1)]
 
 
 @lru_cache(maxsize=4)
