@@ -1,0 +1,75 @@
+"""Model files: one .safetensors that holds the weights and, in its header, all that is needed to rebuild the network.
+
+Nothing is ever unpickled: a model file from a stranger is data, not code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from spikehtr.config import Config
+from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.text import Charset
+from spikehtr.version import __version__
+
+FORMAT = "spikehtr-1"
+
+
+class Loaded(NamedTuple):
+    net: SpikeHTR
+    config: Config
+    charset: Charset
+    notes: dict[str, Any]  # provenance and scores, as they were saved
+
+
+def save_model(
+    path: str | os.PathLike[str],
+    net: SpikeHTR,
+    config: Config,
+    charset: Charset,
+    notes: dict[str, Any] | None = None,
+    half: bool = False,
+) -> None:
+    """Write `net` with its configuration, characters and notes (anything JSON can hold); `half` stores fp16 weights."""
+    if len(charset) != net.vocab_size:
+        raise SpikeHTRError(f"a charset of {len(charset)} labels does not fit a network of {net.vocab_size}")
+    header = {
+        "format": FORMAT,
+        "version": __version__,
+        "config": json.dumps(config.model_copy(update={"model": net.config}).to_dict()),
+        "charset": json.dumps(charset.characters, ensure_ascii=False),
+        "notes": json.dumps(notes or {}, ensure_ascii=False),
+    }
+    dtype = torch.float16 if half else torch.float32
+    tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in net.state_dict().items()}
+    with whole_file(path) as temporary:
+        save_file(tensors, temporary, header)
+
+
+def load_model(path: str | os.PathLike[str]) -> Loaded:
+    """The network of a file that `save_model` wrote, in fp32, on the CPU and in evaluation mode."""
+    if not Path(path).is_file():
+        raise SpikeHTRError(f"{path}: no such file")
+    try:
+        with safe_open(str(path), "pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                found = header.get("format", "no format note")
+                raise SpikeHTRError(f"{path}: not a Spike-HTR model of format {FORMAT} (found {found})")
+            config = Config.from_dict(json.loads(header["config"]), str(path))
+            charset = Charset(tuple(json.loads(header["charset"])))
+            net = SpikeHTR(config.model, len(charset))
+            net.load_state_dict({name: file.get_tensor(name).float() for name in file.keys()})  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError, KeyError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise SpikeHTRError(f"{path}: damaged, or not a model file ({reason}); get it again") from None
+    return Loaded(net.eval(), config, charset, json.loads(header["notes"]))
