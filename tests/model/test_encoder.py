@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from conftest import micro
-from spikehtr.model.encoder import DownMix, Encoder, HeightPool, SpikingConv2d
+from spikehtr.model.encoder import Conv2d, DownMix, Encoder, HeightPool, SpikingConv2d
 from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, ramp
 
 
@@ -30,6 +30,22 @@ def test_masked_group_norm_sees_only_the_line():
 def test_group_count_falls_to_a_divisor():
     assert MaskedGroupNorm(20, 8).groups == 5
     assert MaskedGroupNorm(7, 8).groups == 7
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 6])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2), (5, 1)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolution_is_torchs(channels, kernel, stride, groups):
+    if channels % groups:
+        groups = 1
+    conv = Conv2d(channels, 4, kernel, stride, kernel // 2, groups=groups).double()
+    x = torch.randn(2, channels, 8, 12, dtype=torch.float64, requires_grad=True)
+    y = conv(x)
+    expected = F.conv2d(x, conv.weight, conv.bias, stride, kernel // 2, groups=groups)
+    assert torch.allclose(y, expected, atol=1e-12)
+    found = torch.autograd.grad(y.square().sum(), [x, conv.weight, conv.bias])
+    wanted = torch.autograd.grad(expected.square().sum(), [x, conv.weight, conv.bias])
+    assert all(torch.allclose(a, b, atol=1e-10) for a, b in zip(found, wanted, strict=True))
 
 
 @pytest.mark.parametrize("bypass", [True, False])

@@ -26,11 +26,10 @@ class Conv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         pointwise = self.kernel_size == (1, 1)
-        if self.groups > 1 or not (pointwise or self.in_channels <= 3):
+        if self.groups > 1 or self.stride != (1, 1) or not (pointwise or self.in_channels <= 3):
             return super().forward(x)
-        columns = (
-            x.flatten(2) if pointwise else F.unfold(x, self.kernel_size, padding=self.kernel_size[0] // 2)
-        )  # [N, cin*k*k, H*W]
+        side = self.kernel_size[0]
+        columns = x.flatten(2) if pointwise else F.unfold(x, side, padding=side // 2)  # [N, cin*side*side, H*W]
         y = torch.matmul(self.weight.flatten(1), columns).unflatten(2, x.shape[2:])
         return y if self.bias is None else y + self.bias[:, None, None].to(y.dtype)
 
