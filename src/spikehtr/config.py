@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from spikehtr.config_text import ConfigError, did_you_mean, explain, load_yaml, parse_override, unknown_key
 from spikehtr.files import whole_file
+from spikehtr.presets import PRESETS, TIERS
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 BelowOne = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -220,56 +221,6 @@ class DecodingConfig(Section):
     method: Literal["greedy"] = "greedy"
 
 
-# The capacity tiers of Table 12; base is the tree's defaults. What the paper leaves open (depths, heads, ConvMix
-# expansion) was worked out from its parameter counts: see docs/network.md.
-_NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
-_TIERS: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "model": {
-            "dim": 384,
-            "encoder": {"depths": (1, 1, 2), "expansion": 2.5},
-            "reducer": {"gamma": 0.75, "tau": 0.90},
-            "mixer": {
-                "blocks": ("LA", "QK", "LK", "LA"),
-                "heads": 6,
-                "mlp_ratio": 2.5,
-                "lk_kernel": 15,
-                "lk_expansion": 1.0,
-            },
-        },
-        "training": _NO_AUX,
-    },
-    "small": {
-        "model": {
-            "dim": 512,
-            "encoder": {"depths": (1, 1, 3), "expansion": 3.0},
-            "mixer": {
-                "blocks": ("LA", "QK", "LK", "LA"),
-                "heads": 8,
-                "mlp_ratio": 3.0,
-                "lk_kernel": 21,
-                "lk_expansion": 1.25,
-            },
-        },
-    },
-    "medium": {
-        "model": {
-            "dim": 640,
-            "encoder": {"depths": (1, 1, 4), "expansion": 3.5},
-            "mixer": {
-                "blocks": ("LA", "QK", "QK", "LK", "LA"),
-                "heads": 10,
-                "mlp_ratio": 3.5,
-                "lk_kernel": 27,
-                "lk_expansion": 1.6,
-            },
-        },
-    },
-    "base": {},
-}
-PRESETS = tuple(_TIERS)
-
-
 class Config(Section):
     """The whole tree. Immutable: `with_overrides` gives a changed copy."""
 
@@ -280,10 +231,10 @@ class Config(Section):
 
     @classmethod
     def preset(cls, name: str) -> Self:
-        if name not in _TIERS:
+        if name not in TIERS:
             near = did_you_mean(name, PRESETS)
             raise ConfigError(f"no preset called {name!r}{near} (there are: {', '.join(PRESETS)})")
-        return cls.from_dict(_TIERS[name])
+        return cls.from_dict(TIERS[name])
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "") -> Self:

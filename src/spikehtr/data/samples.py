@@ -80,11 +80,6 @@ class Report:
     def count(self, severity: Severity) -> int:
         return sum(number for (level, _), number in self.counts.items() if level == severity)
 
-    def merge(self, other: Report) -> None:
-        self.counts.update(other.counts)
-        self.used += other.used
-        self.problems.extend(other.problems)
-
     def watch(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Pass samples on, counting them."""
         for sample in samples:
