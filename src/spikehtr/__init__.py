@@ -12,10 +12,16 @@ from spikehtr.version import __version__
 if TYPE_CHECKING:
     from spikehtr.config import Config
     from spikehtr.model.recognizer import SpikeHTR
+    from spikehtr.recognizer import Line, Recognizer
 
-_HOMES = {"Config": "spikehtr.config", "SpikeHTR": "spikehtr.model.recognizer"}
+_HOMES = {
+    "Config": "spikehtr.config",
+    "SpikeHTR": "spikehtr.model.recognizer",
+    "Recognizer": "spikehtr.recognizer",
+    "Line": "spikehtr.recognizer",
+}
 
-__all__ = ["Config", "SpikeHTR", "__version__"]
+__all__ = ["Config", "Line", "Recognizer", "SpikeHTR", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

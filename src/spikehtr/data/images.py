@@ -39,7 +39,7 @@ def open_gray(source: Path | bytes) -> Image.Image:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # Pillow raises at twice this size
             image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
         with image:
-            return _to_gray(image)
+            return to_gray(image)
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None
     except Image.DecompressionBombError:
@@ -49,7 +49,7 @@ def open_gray(source: Path | bytes) -> Image.Image:
         raise ImageError(f"damaged image ({error})") from None
 
 
-def _to_gray(image: Image.Image) -> Image.Image:
+def to_gray(image: Image.Image) -> Image.Image:
     """8-bit grey: transparency laid over white, 16-bit scaled down (Pillow alone would clip it)."""
     if image.mode.startswith("I"):
         return image.convert("I").point(lambda value: value / 257).convert("L")

@@ -1,0 +1,1 @@
+"""From frame logits to text."""

@@ -1,0 +1,1 @@
+"""How well lines were read: error rates, intervals, paired comparisons, confusions."""

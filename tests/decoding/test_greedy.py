@@ -1,0 +1,36 @@
+import pytest
+import torch
+
+from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.text import Charset
+
+
+def logits_for(frames, sure=0.9, labels=4):
+    """One line whose frames are `frames`, each with probability `sure`."""
+    p = torch.full((1, len(frames), labels), (1 - sure) / (labels - 1))
+    for i, label in enumerate(frames):
+        p[0, i, label] = sure
+    return p.log()
+
+
+def test_text_spans_and_confidences():
+    logits = logits_for([0, 1, 1, 0, 2, 3])
+    logits[0, 2] = torch.tensor([0.2, 0.7, 0.05, 0.05]).log()  # a less sure frame of the first character
+    (line,) = decode_greedy(logits, torch.tensor([6]), Charset(("a", "b", "c")))
+    assert line.text == "abc"
+    assert line.spans == [("a", 1, 3), ("b", 4, 5), ("c", 5, 6)]
+    assert line.confidences == pytest.approx([0.9, 0.9, 0.9])
+    assert line.confidence == pytest.approx((0.9**5 * 0.7) ** (1 / 6))
+
+
+def test_frames_past_the_length_do_not_count():
+    logits = logits_for([1, 0, 2, 2])
+    (line,) = decode_greedy(logits, torch.tensor([2]), Charset(("a", "b", "c")))
+    assert line.text == "a"
+    assert line.confidence == pytest.approx(0.9)
+
+
+def test_a_blank_line_is_empty_and_confident():
+    (line,) = decode_greedy(logits_for([0, 0, 0]), torch.tensor([3]), Charset(("a", "b", "c")))
+    assert (line.text, line.spans, line.confidences) == ("", [], [])
+    assert line.confidence == pytest.approx(0.9)
