@@ -38,7 +38,7 @@ class Interval:
 class Comparison:
     """System b against system a on the same lines: `difference` is b's error rate minus a's, negative if b is better.
 
-    `real` means p < 1 - level; the interval then leaves out 0. `verdict` says the same in a sentence.
+    `real` means p <= 1 - level; the interval then leaves out 0. `verdict` says the same in a sentence.
     """
 
     difference: float
@@ -92,9 +92,9 @@ def paired_bootstrap(
     difference = total(b).rate - total(a).rate if sums[:, -1].any() else math.nan
     p_value = math.nan
     if interval.possible:
-        tail = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
+        tail = int(min((differences <= 0).sum(), (differences >= 0).sum()))
         p_value = min(1.0, 2 * (tail + 1) / (len(differences) + 1))
-    real = p_value < 1 - level
+    real = p_value <= round(1 - level, 9)  # 1 - 0.95 is a little more than 0.05, 1 - 0.9 a little less than 0.1
     return Comparison(difference, interval, p_value, real, _verdict(difference, interval, p_value, real, level, names))
 
 
@@ -118,13 +118,14 @@ def _cluster_sums(
 def _resampled_rates(sums: NDArray[np.float64], samples: int, seed: int) -> NDArray[np.float64]:
     """Rates when as many clusters as there are get drawn with replacement: [clusters, n + 1] -> [samples, n].
 
-    The last column is the reference length, the n before it errors. Resamples that hold no reference have no rate and are left out; with fewer than two clusters none is drawn.
+    The last column is the reference length, the n before it errors. Resamples that hold no reference have no rate and
+    are left out; with fewer than two clusters that have a reference none is drawn.
     """
     if samples < 1:
         raise SpikeHTRError(f"the bootstrap needs at least one sample, not {samples}")
-    count = len(sums)
-    if count < 2:
+    if np.count_nonzero(sums[:, -1]) < 2:
         return np.zeros((0, sums.shape[1] - 1))
+    count = len(sums)
     rng = np.random.default_rng(seed)
     totals = np.zeros((samples, sums.shape[1]))
     step = max(1, _CELLS // count)

@@ -1,0 +1,1 @@
+"""Training: optimiser, schedule, averaged weights, checkpoints, the loop. No model code."""

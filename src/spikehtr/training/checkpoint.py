@@ -1,0 +1,76 @@
+"""Checkpoints: everything that continues a run, in one safetensors file with a JSON header. No pickle.
+
+The newest is `last.safetensors`, the one before it `previous.safetensors`. Both are written whole or not at all, so a
+kill at any moment leaves one to go on from; a damaged newest one is passed over, saying so.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
+from spikehtr.training.optim import WeightAverage
+
+LAST, PREVIOUS = "last.safetensors", "previous.safetensors"
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+class Checkpoint(NamedTuple):
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]  # where the run stands: step, epoch, scores and what else the loop keeps
+    warning: str | None  # said where the newest checkpoint could not be used
+
+
+def save_checkpoint(
+    folder: Path, net: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage, state: dict[str, Any]
+) -> None:
+    tensors = {f"net.{name}": p.detach() for name, p in net.named_parameters()}
+    tensors |= {f"average.{name}": value for name, value in average.values.items()}
+    for name, p in net.named_parameters():
+        for key, value in optimizer.state.get(p, {}).items():
+            tensors[f"{key}.{name}"] = value
+    header = {"state": json.dumps(state | {"average_updates": average.updates})}
+    if (folder / LAST).exists():
+        (folder / LAST).replace(folder / PREVIOUS)
+    with whole_file(folder / LAST) as temporary:
+        save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, temporary, header)
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """The newest checkpoint that can be read."""
+    warning = None
+    for name in (LAST, PREVIOUS):
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            with safe_open(str(path), "pt") as file:
+                state = json.loads(file.metadata()["state"])
+                return Checkpoint({key: file.get_tensor(key) for key in file.keys()}, state, warning)  # noqa: SIM118
+        except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+            warning = f"{path} is damaged ({str(error).splitlines()[0]}); going on from the one before it"
+    if warning:
+        raise SpikeHTRError(f"no checkpoint in {folder} can be read; start the run anew")
+    raise SpikeHTRError(f"{folder}: no checkpoint to resume from; leave --resume out to start a run")
+
+
+@torch.no_grad()
+def restore(checkpoint: Checkpoint, net: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage) -> None:
+    """Put network, optimiser and average where the checkpoint's run was."""
+    for name, p in net.named_parameters():
+        p.copy_(checkpoint.tensors[f"net.{name}"])
+        average.values[name].copy_(checkpoint.tensors[f"average.{name}"])
+        moments = {
+            key: checkpoint.tensors[f"{key}.{name}"] for key in _MOMENTS if f"{key}.{name}" in checkpoint.tensors
+        }
+        if moments:  # the step counter stays on the CPU, as AdamW keeps it
+            optimizer.state[p] = {key: v.clone() if key == "step" else v.to(p.device) for key, v in moments.items()}
+    average.updates = checkpoint.state["average_updates"]
