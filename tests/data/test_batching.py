@@ -8,6 +8,7 @@ from test_store import WORDS, write_folder
 from spikehtr.data.batching import Lines, collate, load_batches, padding_waste, plan_epoch, share
 from spikehtr.data.compiling import compile_store
 from spikehtr.data.store import StoreError
+from spikehtr.text import Charset
 
 some_widths = st.lists(st.integers(1, 900), min_size=1, max_size=300).map(lambda w: np.array(w, np.int32))
 
@@ -119,6 +120,13 @@ def test_a_store_fitted_to_a_width_serves_that_width_alone(lines, tmp_path):
     assert all(np.array_equal(same[i].pixels, lines[i].pixels) for i in range(8))
     with pytest.raises(StoreError, match=r"data\.max_width=100"):
         Lines(fitted, fitted.rows(), fitted.charset, 512)
+
+
+def test_lines_without_labels_need_no_charset(lines):
+    bare = Lines(lines.store, lines.rows, Charset(("z",)), 100, labelled=False)
+    batch = bare.batch(np.array([0, 1]))
+    assert batch.targets.shape == (2, 0)
+    assert batch.target_lengths.tolist() == [0, 0]
 
 
 def test_collate_of_a_single_line(lines):

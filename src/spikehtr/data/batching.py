@@ -83,15 +83,27 @@ class Item(NamedTuple):
 
 
 class Lines:
-    """Rows of a store as fitted pixels and labels, with a cache of decoded lines up to `cache_mb` megabytes."""
+    """Rows of a store as fitted pixels and labels, with a cache of decoded lines up to `cache_mb` megabytes.
 
-    def __init__(self, store: LineStore, rows: Indices, charset: Charset, max_width: int, cache_mb: int = 0) -> None:
+    Without `labelled` the labels stay empty: to read lines whose texts the charset may not cover.
+    """
+
+    def __init__(
+        self,
+        store: LineStore,
+        rows: Indices,
+        charset: Charset,
+        max_width: int,
+        cache_mb: int = 0,
+        labelled: bool = True,
+    ) -> None:
         if store.max_width not in (None, max_width):
             raise StoreError(
                 f"{store.path} was compiled for a width of {store.max_width}, not {max_width}: "
                 f"set data.max_width={store.max_width}, or compile it again"
             )
         self.store, self.rows, self.charset, self.max_width = store, rows, charset, max_width
+        self.labelled = labelled
         self._room = cache_mb << 20
         self._cache: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()  # oldest first
         self._cached = 0
@@ -107,7 +119,8 @@ class Lines:
 
     def __getitem__(self, index: int) -> Item:
         row = int(self.rows[index])
-        return Item(self._pixels(row), self.charset.encode(normalise(self.store.text(row))), row)
+        labels = self.charset.encode(normalise(self.store.text(row))) if self.labelled else []
+        return Item(self._pixels(row), labels, row)
 
     def batch(self, indices: Indices) -> Batch:
         return collate([self[int(index)] for index in indices])

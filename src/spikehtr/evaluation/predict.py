@@ -1,0 +1,38 @@
+"""Reading the lines of a store with a network: one code path for validation, test and every report."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from spikehtr.data.batching import Lines, load_batches, plan_epoch
+from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.text import normalise
+
+
+class Prediction(NamedTuple):
+    row: int  # of the store
+    reference: str  # normalised
+    text: str
+    confidence: float
+    keep_ratio: float  # l_b / L0
+
+
+@torch.no_grad()
+def predict(net: SpikeHTR, lines: Lines, batch_size: int = 16, workers: int = 0) -> list[Prediction]:
+    """What the network reads in each line, on its own device, in the order of `lines` (which need no labels)."""
+    was_training = net.training
+    net.eval()
+    device = next(net.parameters()).device
+    found: dict[int, Prediction] = {}
+    plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
+    for batch in load_batches(lines, plan, workers):
+        moved = batch.to(device)
+        out = net(moved.images, moved.widths)
+        decoded = decode_greedy(out.logits, out.lengths, lines.charset)
+        for row, line, ratio in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), strict=True):
+            found[row] = Prediction(row, normalise(lines.store.text(row)), line.text, line.confidence, ratio)
+    net.train(was_training)
+    return [found[int(row)] for row in lines.rows]

@@ -1,0 +1,113 @@
+import pytest
+import torch
+
+from conftest import MICRO
+from spikehtr import Recognizer
+from spikehtr.assets import FONTS
+from spikehtr.config import Config
+from spikehtr.data.batching import Lines
+from spikehtr.data.compiling import compile_store
+from spikehtr.data.synth import synthesise
+from spikehtr.training.loop import BEST, Run, TrainingError
+
+SETTINGS = MICRO | {
+    "model.height": 24,
+    "model.timesteps": 1,
+    "model.encoder.bypass_init": 0.3,
+    "data.workers": 0,
+    "data.max_width": 96,
+    "training.batch_size": 8,
+    "training.epochs": 3,
+    "training.warmup_epochs": 1,
+    "training.learning_rate": 2e-3,
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    place = tmp_path_factory.mktemp("lines")
+    synthesise(["ink", "pen", "nib", "pine", "kin", "bin", "epic", "nice"], FONTS, 24, place / "made", height=24)
+    return compile_store([place / "made"], place / "s.arrow", height=24)[0]
+
+
+def run(store, folder, **changes):
+    config = Config().with_overrides(SETTINGS | {key.replace("__", "."): value for key, value in changes.items()})
+    lines = Lines(store, store.rows(), store.charset, config.data.max_width)
+    held_out = Lines(store, store.rows()[:6], store.charset, config.data.max_width, labelled=False)
+    folder.mkdir(exist_ok=True)
+    return Run(config, lines, held_out, folder)
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing is caught, nothing is tidied up."""
+
+
+@pytest.mark.parametrize("at", [1, 4, 7])
+def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, tmp_path, at, monkeypatch):
+    whole = run(store, tmp_path / "whole")
+    whole.fit(save_every=2)
+    killed = run(store, tmp_path / "killed")
+    step = Run._train_on
+
+    def until(self, batch):
+        if self.step == at:
+            raise Killed
+        return step(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "_train_on", until)
+        with pytest.raises(Killed):
+            killed.fit(save_every=1)
+    resumed = run(store, tmp_path / "killed")
+    resumed.resume()
+    assert resumed.step == at
+    resumed.fit(save_every=2)
+    assert resumed.step == whole.step == 9
+    for a, b in zip(whole.net.parameters(), resumed.net.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert all(torch.equal(whole.average.values[k], resumed.average.values[k]) for k in whole.average.values)
+    assert whole.best == resumed.best
+
+
+def test_every_epoch_is_told_and_the_best_model_can_be_read(store, tmp_path):
+    told = []
+    done = run(store, tmp_path / "r")
+    done.fit(tell=told.append)
+    assert [epoch.number for epoch in told] == [1, 2, 3]
+    assert told[-1].step == 9
+    assert all(epoch.loss > 0 and epoch.cer is not None for epoch in told)
+    assert done.best == min(epoch.cer for epoch in told)
+    recognizer = Recognizer.load(tmp_path / "r" / BEST)
+    assert recognizer.charset == store.charset
+    assert isinstance(recognizer.transcribe(store.line(0)).text, str)
+
+
+def test_training_learns(store, tmp_path):
+    told = []
+    easy = {"data__augment__probability": 0.0, "model__mixer__dropout": 0.0, "model__mixer__drop_path": 0.0}
+    learner = run(store, tmp_path / "r", training__epochs=30, training__learning_rate=4e-3, **easy)
+    learner.fit(tell=told.append)
+    assert told[-1].loss < 0.3 * told[0].loss
+    assert learner.best < 0.2
+
+
+def test_resuming_with_other_settings_is_refused(store, tmp_path):
+    run(store, tmp_path / "r").fit()
+    with pytest.raises(TrainingError, match="other settings"):
+        run(store, tmp_path / "r", training__seed=1).resume()
+
+
+def test_a_loss_that_is_no_number_names_the_lines_and_keeps_the_last_good_checkpoint(store, tmp_path, monkeypatch):
+    broken = run(store, tmp_path / "r")
+    step = Run._train_on
+
+    def poisoned(self, batch):
+        loss = step(self, batch)
+        return loss * float("nan") if self.step == 4 else loss
+
+    monkeypatch.setattr(Run, "_train_on", poisoned)
+    with pytest.raises(TrainingError, match=r"not finite at step 4; look at its lines: 0000"):
+        broken.fit(save_every=2)
+    again = run(store, tmp_path / "r")
+    again.resume()
+    assert again.step == 4  # saved before the bad step
