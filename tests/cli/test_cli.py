@@ -27,8 +27,8 @@ def run(*args, cwd=None):
 def test_version_and_help():
     assert run("--version").stdout.strip() == f"spikehtr {__version__}"
     text = run("--help").stdout
-    assert all(verb in text for verb in ("config", "inspect", "profile"))
-    for verb in ("config", "inspect", "profile"):
+    assert all(verb in text for verb in ("train", "evaluate", "data", "config", "inspect", "profile"))
+    for verb in ("train", "evaluate", "config", "inspect", "profile"):
         assert run(verb, "--help").returncode == 0
 
 

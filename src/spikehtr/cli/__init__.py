@@ -9,8 +9,10 @@ import typer
 
 from spikehtr.cli import data
 from spikehtr.cli.config import config
+from spikehtr.cli.evaluate import evaluate
 from spikehtr.cli.inspect import inspect
 from spikehtr.cli.profile import profile
+from spikehtr.cli.train import train
 from spikehtr.errors import SpikeHTRError
 from spikehtr.version import __version__
 
@@ -22,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (config, inspect, profile):
+for verb in (train, evaluate, config, inspect, profile):
     app.command()(verb)
 app.add_typer(data.app, name="data")
 

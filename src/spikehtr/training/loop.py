@@ -74,6 +74,7 @@ class Run:
         self.average = WeightAverage(self.net, settings.ema_decay)
         self.step = 0
         self.best = math.inf
+        self.stopping = False  # set it, from a signal handler say, to end `fit` after the step under way, saved
 
     def resume(self) -> str | None:
         """Go to where the folder's newest checkpoint is; a warning where it had to take the one before it."""
@@ -103,9 +104,11 @@ class Run:
                 self.step += 1
                 if self.step == self.steps:
                     break
-                if self.step % save_every == 0:
+                if self.stopping or self.step % save_every == 0:
                     self._check_losses(losses)
                     self.save()
+                if self.stopping:
+                    return
             mean = self._check_losses(losses)
             rate = (self.step - first) * self.config.training.batch_size / (time.perf_counter() - began)
             cer = self._validate()
