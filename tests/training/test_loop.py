@@ -69,6 +69,26 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, tmp_pat
     assert whole.best == resumed.best
 
 
+def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(store, tmp_path, monkeypatch):
+    whole = run(store, tmp_path / "whole")
+    whole.fit()
+    stopped = run(store, tmp_path / "stopped")
+    step = Run._train_on
+
+    def ask(self, batch):
+        self.stopping = self.step == 4
+        return step(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "_train_on", ask)
+        stopped.fit()
+    assert stopped.step == 5
+    resumed = run(store, tmp_path / "stopped")
+    resumed.resume()
+    resumed.fit()
+    assert all(torch.equal(a, b) for a, b in zip(whole.net.parameters(), resumed.net.parameters(), strict=True))
+
+
 def test_every_epoch_is_told_and_the_best_model_can_be_read(store, tmp_path):
     told = []
     done = run(store, tmp_path / "r")

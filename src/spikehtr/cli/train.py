@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -12,7 +15,7 @@ from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
-    from spikehtr.training.loop import Epoch
+    from spikehtr.training.loop import Epoch, Run
 
 
 def train(
@@ -58,15 +61,30 @@ def train(
     config.save(output / "config.yaml")
     sizes = f"{len(sets.train)} lines to train on, {len(sets.validation)} to validate"
     typer.echo(f"{sizes}, {len(sets.train.charset) - 1} characters; step {run.step} of {run.steps} on {chosen}")
-    try:
+    with _interruptible(run):
         run.fit(tell=_tell)
-    except KeyboardInterrupt:
-        run.save()
-        raise SpikeHTRError(f"stopped at step {run.step} and saved; go on with: --resume -o {output}") from None
+    if run.step < run.steps:
+        typer.echo(f"stopped at step {run.step} of {run.steps} and saved: the same command with --resume goes on")
+        raise typer.Exit(1)
     score = (
         f"best validation CER {run.best:.2%}" if len(sets.validation) else "no line to validate on; the last weights"
     )
     typer.echo(f"{score}: {output / 'best.safetensors'}")
+
+
+@contextmanager
+def _interruptible(run: Run) -> Iterator[None]:
+    """Ctrl-C ends the run after the step under way, saved; a second one ends it at once."""
+
+    def stop(*_: object) -> None:
+        run.stopping = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _tell(epoch: Epoch) -> None:
