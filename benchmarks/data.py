@@ -72,6 +72,7 @@ def speed(store: LineStore, fitted: LineStore, folder: Path, count: int, rounds:
         ways: dict[str, Callable[[], None]] = {
             "loose PNG files, Pillow": lambda: loose(files, plan, with_augment),  # noqa: B023
             "store, natural widths": lambda: stored(wide, plan, with_augment, 0),  # noqa: B023
+            f"store, natural, {WORKERS} threads": lambda: stored(wide, plan, with_augment, WORKERS),  # noqa: B023
             f"store, --max-width {MAX_WIDTH}": lambda: stored(cold, plan, with_augment, 0),  # noqa: B023
             f"store, {WORKERS} threads": lambda: stored(cold, plan, with_augment, WORKERS),  # noqa: B023
             f"store, {WORKERS} threads, cached": lambda: stored(warm, plan, with_augment, WORKERS),  # noqa: B023

@@ -1,5 +1,3 @@
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -134,13 +132,6 @@ def test_a_store_can_be_read_like_any_source(tmp_path):
     assert report.counts == {}
     assert all(np.array_equal(store.line(row), again.line(row)) for row in range(8))
     assert [s.id for s in read_store(store.path, Report())] == [store.record(row)["id"] for row in range(8)]
-
-
-def test_a_store_travels_to_another_process_by_name(tmp_path):
-    store, _ = compile_store([write_folder(tmp_path / "src")], tmp_path / "s.arrow")
-    sent = pickle.dumps(store)
-    assert len(sent) < 1000
-    assert np.array_equal(pickle.loads(sent).line(3), store.line(3))
 
 
 def test_damage_is_noticed_and_named(tmp_path):

@@ -78,7 +78,7 @@ def is_store(path: Path) -> bool:
 class LineStore:
     """An open store. Rows are numbered from 0; `widths` and `splits` are arrays over all of them.
 
-    Safe to read from several threads. Cheap to send to another process, which opens the file again.
+    Safe to read from several threads; another process opens the file for itself.
     """
 
     def __init__(self, path: Path) -> None:
@@ -119,9 +119,6 @@ class LineStore:
 
     def __len__(self) -> int:
         return int(self._starts[-1])
-
-    def __reduce__(self) -> tuple[type[LineStore], tuple[Path]]:
-        return LineStore, (self.path,)
 
     @property
     def charset(self) -> Charset:
