@@ -124,6 +124,8 @@ def test_open_lines_compiles_once(tmp_path, monkeypatch):
     assert open_lines([source]).path != first.path
     assert open_lines([first.path]).path == first.path  # a store is opened as it is
     assert len(open_lines([f"store:{first.path}"])) == 8
+    with pytest.raises(SpikeHTRError, match=r"64 pixels high, 32 are asked for"):
+        open_lines([first.path], height=32)
 
 
 def test_a_store_can_be_read_like_any_source(tmp_path):

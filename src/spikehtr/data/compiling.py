@@ -82,8 +82,13 @@ def open_lines(
 
     The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder.
     """
-    if len(specs) == 1 and is_store(Path(str(specs[0]).removeprefix("store:"))):
-        return LineStore(Path(str(specs[0]).removeprefix("store:")))
+    path = Path(str(specs[0]).removeprefix("store:"))
+    if len(specs) == 1 and is_store(path):
+        store = LineStore(path)
+        if store.height != height:
+            remedy = f"compile it again, or set model.height={store.height}"
+            raise SpikeHTRError(f"{path} holds lines {store.height} pixels high, {height} are asked for: {remedy}")
+        return store
     root = Path(os.environ.get("SPIKEHTR_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "spikehtr")
     folder = root.expanduser()
     folder.mkdir(parents=True, exist_ok=True)
