@@ -24,10 +24,7 @@ _NAMES = (
 )
 _WAVES = 3  # plane waves that add up to the elastic field, for each of its two axes
 _DRAWS = len(_NAMES) + 2 * _WAVES * 3  # a wave has a direction, a length and a phase
-_TAPE, _STRIDE = (
-    1 << 20,
-    257,
-)  # numbers of the noise tape (a power of 2), and how far apart neighbouring columns lie on it
+_STARTS, _ROW = 1 << 19, 8192  # places a window of the noise tape can start at, and how far apart its rows lie
 
 
 def augment(
@@ -111,15 +108,19 @@ def _warp(
     down = y + 0.5 - height / 2  # [H, 1]
     (xx, xy), (yx, yy) = _matrix(width, height, config, draws, affine)
     shift = (_around_zero(draws["shift"], config.shift * height) * affine)[:, 0]
-    source_x = xx * across + xy * down + (width - 1) / 2  # [B, H, W']
-    source_y = yx * across + yy * down + (height - 1) / 2 - shift
+    # Coordinates as grid_sample counts them, -1 to 1 over the canvas: scaling factors here saves whole maps below.
+    unit_x, unit_y = 2 / max(columns - 1, 1), 2 / max(height - 1, 1)
+    grid_x = (xx * across + (width - 1) / 2) * unit_x - 1 + xy * down * unit_x  # [B, H, W']
+    grid_y = yx * across * unit_y + ((yy * down + (height - 1) / 2 - shift) * unit_y - 1)
     if config.elastic:
         strength = (draws["elastic_by"] * 0.5 + 0.5) * config.elastic * elastic  # [B, 1, 1, 1]
-        field = _smooth_field(across + width / 2, y, waves, max(height / 2, 8 * config.elastic)) * strength
-        source_x, source_y = source_x + field[:, 0], source_y + field[:, 1]
-    source_x = source_x.clamp(min=0).minimum(width - 1)
-    source_y = source_y.clamp(0, height - 1)
-    grid = torch.stack((source_x * 2 / max(columns - 1, 1) - 1, source_y * 2 / max(height - 1, 1) - 1), dim=-1)
+        column, row = _smooth_field(across + width / 2, y, waves, max(height / 2, 8 * config.elastic))
+        column = column * strength
+        grid_x = torch.baddbmm(grid_x, column[:, 0] * unit_x, row[:, 0])
+        grid_y = torch.baddbmm(grid_y, column[:, 1] * unit_y, row[:, 1])
+    grid = torch.empty(*grid_x.shape, 2, device=canvas.device, dtype=canvas.dtype)
+    torch.clamp(grid_x, torch.full_like(width, -1), (width - 1) * unit_x - 1, out=grid[..., 0])
+    torch.clamp(grid_y, -1, 1, out=grid[..., 1])
     warped = F.grid_sample(canvas, grid, mode="bilinear", padding_mode="border", align_corners=True)
     return torch.where(affine | stretch | elastic, warped, canvas), widened
 
@@ -144,11 +145,11 @@ def _matrix(
     return (cos * room, (slant * cos - sin) * tall), (sin * room, (slant * sin + cos) * tall)
 
 
-def _smooth_field(x: Tensor, y: Tensor, waves: Tensor, shortest: float) -> Tensor:
-    """A smooth displacement within [-1, 1]: x [B, 1, W], y [H, 1], waves [B, 2, K, 3] in [0, 1) -> [B, 2, H, W].
+def _smooth_field(x: Tensor, y: Tensor, waves: Tensor, shortest: float) -> tuple[Tensor, Tensor]:
+    """A smooth displacement within [-1, 1] on two axes, as factors: column [B, 2, H, 2K] @ row [B, 2, 2K, W].
 
-    A sum of K plane waves between `shortest` and four times as long. By the sine of a sum each wave is a product of
-    a row and a column, so the whole field is one small matrix product.
+    x [B, 1, W], y [H, 1], waves [B, 2, K, 3] in [0, 1). A sum of K plane waves between `shortest` and four times as
+    long. By the sine of a sum each wave is a product of a row and a column, so the field is a small matrix product.
     """
     direction, length, phase = (waves * (2 * math.pi)).unbind(-1)  # [B, 2, K]
     frequency = 2 * math.pi / (shortest * 4 ** (length / (2 * math.pi)))
@@ -156,7 +157,7 @@ def _smooth_field(x: Tensor, y: Tensor, waves: Tensor, shortest: float) -> Tenso
     along_y = (frequency * direction.sin())[..., None] * y.squeeze(1)  # [B, 2, K, H]
     row = torch.cat((along_x.sin(), along_x.cos()), dim=2)  # [B, 2, 2K, W]
     column = torch.cat((along_y.cos(), along_y.sin()), dim=2)  # [B, 2, 2K, H]
-    return column.mT @ row / waves.shape[2]
+    return column.mT / waves.shape[2], row
 
 
 def _stroke(images: Tensor, config: AugmentConfig, draws: dict[str, Tensor]) -> Tensor:
@@ -188,15 +189,18 @@ def _detail(images: Tensor, config: AugmentConfig, draws: dict[str, Tensor]) -> 
 def _grain(seeds: Tensor, height: int, width: int) -> Tensor:
     """White noise of deviation 1 from one draw a line: [B, 1, 1, 1] -> [B, 1, H, W].
 
-    A stretch of one long fixed tape, from a place of the line's own: a generator's numbers for a line would depend on
-    how wide the batch is. Row y of the line is column y of the tape's rows, so any width is a prefix of a wider one.
+    A window of one long fixed tape, from a place of the line's own: a generator's numbers for a line would depend on
+    how wide the batch is. Row y starts y * _ROW further on, so that a narrow window is part of a wider one.
     """
-    tape = _noise_tape(seeds.device)
-    start = (seeds * (len(tape) - 1)).long()
-    column, row = torch.arange(width, device=seeds.device), torch.arange(height, device=seeds.device)[:, None]
-    return tape[(start + (column * _STRIDE + row)) & (len(tape) - 1)]
+    tape = _noise_tape(seeds.device, _STARTS + height * _ROW + width)
+    windows = tape.as_strided((_STARTS, height, width), (1, _ROW, 1))  # a view: nothing is copied yet
+    return windows.index_select(0, (seeds.flatten() * _STARTS).long())[:, None]
+
+
+def _noise_tape(device: torch.device, size: int) -> Tensor:
+    return _tape(device, max(1 << 21, 1 << (size - 1).bit_length()))
 
 
 @lru_cache(maxsize=4)
-def _noise_tape(device: torch.device) -> Tensor:
-    return torch.randn(_TAPE, generator=torch.Generator().manual_seed(0)).to(device)
+def _tape(device: torch.device, size: int) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(0)).to(device)
