@@ -35,6 +35,7 @@ from spikehtr.data.store import KEY, LineStore
 from spikehtr.data.synth import synthesise
 
 BATCH, MAX_WIDTH, WORKERS = 32, 512, 2
+STEP = 0.02  # seconds
 
 
 def loose(files: list[Path], plan: list[np.ndarray], with_augment: bool) -> None:
@@ -90,6 +91,22 @@ def speed(store: LineStore, fitted: LineStore, folder: Path, count: int, rounds:
         )
         for name, rate in rates.items():
             print(f"  {name:32s} {rate:8.0f} lines/s  {rate / base:5.2f}x")
+
+
+def overlap(store: LineStore, count: int, rounds: int) -> None:
+    """What threads are for: reading goes on while a device works. The device is a sleep here."""
+    lines = Lines(store, store.rows()[:count], store.charset, MAX_WIDTH)
+    plan = plan_epoch(lines.widths, BATCH, 0, 0)
+    seconds: dict[int, list[float]] = {0: [], WORKERS: []}
+    for _ in range(rounds):
+        for workers, times in seconds.items():
+            start = time.perf_counter()
+            for _batch in load_batches(lines, plan, workers):
+                time.sleep(STEP)
+            times.append(time.perf_counter() - start)
+    alone, ahead = (count / statistics.median(times) for times in seconds.values())
+    print(f"\nnatural widths, beside a device that takes {STEP * 1e3:.0f} ms a batch of {BATCH}:")
+    print(f"  no threads {alone:.0f} lines/s, {WORKERS} threads {ahead:.0f} lines/s, {ahead / alone:.2f}x")
 
 
 def waste(name: str, store: LineStore) -> None:
@@ -150,6 +167,7 @@ def main() -> None:
         (folder / "png").mkdir()
         fitted = open_lines(sources[0].split("+"), max_width=MAX_WIDTH)
         speed(next(iter(stores.values())), fitted, folder / "png", options.lines, options.rounds)
+        overlap(next(iter(stores.values())), options.lines, options.rounds)
         print(f"\npadding, batches of {BATCH}")
         for source, store in stores.items():
             waste("+".join(Path(part).name for part in source.split("+")), store)
