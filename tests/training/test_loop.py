@@ -69,24 +69,44 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, tmp_pat
     assert whole.best == resumed.best
 
 
-def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(store, tmp_path, monkeypatch):
+def test_a_kill_before_validation_does_not_lose_it(store, tmp_path, monkeypatch):
+    whole, told = run(store, tmp_path / "whole"), []
+    whole.fit(save_every=1, tell=told.append)
+
+    def killed(self):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "_validate", killed)
+        with pytest.raises(Killed):
+            run(store, tmp_path / "killed").fit(save_every=1)
+    resumed, again = run(store, tmp_path / "killed"), []
+    resumed.resume()
+    resumed.fit(save_every=1, tell=again.append)
+    assert [(e.number, e.cer) for e in again] == [(e.number, e.cer) for e in told]
+    assert resumed.best == whole.best
+
+
+@pytest.mark.parametrize("at", [4, 5])  # within an epoch, and at the end of one
+def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(store, tmp_path, monkeypatch, at):
     whole = run(store, tmp_path / "whole")
     whole.fit()
     stopped = run(store, tmp_path / "stopped")
     step = Run._train_on
 
     def ask(self, batch):
-        self.stopping = self.step == 4
+        self.stopping = self.step == at
         return step(self, batch)
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "_train_on", ask)
         stopped.fit()
-    assert stopped.step == 5
+    assert stopped.step == at + 1
     resumed = run(store, tmp_path / "stopped")
     resumed.resume()
     resumed.fit()
     assert all(torch.equal(a, b) for a, b in zip(whole.net.parameters(), resumed.net.parameters(), strict=True))
+    assert resumed.best == whole.best
 
 
 def test_every_epoch_is_told_and_the_best_model_can_be_read(store, tmp_path):

@@ -86,17 +86,22 @@ class Run:
         if found.state["charset"] != list(self.train.charset.characters):
             raise TrainingError(f"{self.folder} was begun with other characters; has its data changed?")
         restore(found, self.net, self.optimizer, self.average)
-        self.step, self.best = found.state["step"], found.state["best"]
+        best = found.state["best"]
+        self.step, self.best = found.state["step"], math.inf if best is None else best
         return found.warning
 
     def save(self) -> None:
-        state: dict[str, Any] = {"step": self.step, "best": self.best, "steps": self.steps}
+        state: dict[str, Any] = {
+            "step": self.step,
+            "best": None if math.isinf(self.best) else self.best,
+            "steps": self.steps,
+        }
         state |= {"config": self.config.to_dict(), "charset": list(self.train.charset.characters)}
         save_checkpoint(self.folder, self.net, self.optimizer, self.average, state)
 
     def fit(self, save_every: int = 500, tell: Callable[[Epoch], None] | None = None) -> None:
         """Train to the last step, from wherever the run is; a checkpoint every `save_every` steps and each epoch."""
-        while self.step < self.steps:
+        while self.step < self.steps and not self.stopping:
             number, began, first = self.step // self.epoch_length, time.perf_counter(), self.step
             losses: list[Tensor] = []
             for batch in self._batches(number):
@@ -104,10 +109,12 @@ class Run:
                 self.step += 1
                 if self.step == self.steps:
                     break
-                if self.stopping or self.step % save_every == 0:
+                # An epoch's last step is saved after its validation only: resumed in between, that would be skipped.
+                inside = self.step % self.epoch_length != 0
+                if inside and (self.stopping or self.step % save_every == 0):
                     self._check_losses(losses)
                     self.save()
-                if self.stopping:
+                if inside and self.stopping:
                     return
             mean = self._check_losses(losses)
             rate = (self.step - first) * self.config.training.batch_size / (time.perf_counter() - began)
