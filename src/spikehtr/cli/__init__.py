@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spikehtr.cli import data
+from spikehtr.cli.bench import bench
 from spikehtr.cli.config import config
 from spikehtr.cli.evaluate import evaluate
 from spikehtr.cli.inspect import inspect
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, evaluate, config, inspect, profile):
+for verb in (train, evaluate, config, inspect, profile, bench):
     app.command()(verb)
 app.add_typer(data.app, name="data")
 
