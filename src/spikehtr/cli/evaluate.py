@@ -1,11 +1,13 @@
-"""`spikehtr evaluate`: how well a model reads."""
+"""`spikehtr evaluate`: how well a model reads, or which of two reads better."""
 
 from __future__ import annotations
 
 import json
-import time
+import shlex
+import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -14,61 +16,134 @@ from spikehtr.cli.progress import counting
 from spikehtr.cli.train import pick_device
 from spikehtr.errors import SpikeHTRError
 
+if TYPE_CHECKING:
+    from spikehtr.config import Config
+    from spikehtr.data.batching import Lines
+    from spikehtr.evaluation.evaluating import Evaluation
+    from spikehtr.text import Charset
+
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
-    data: Annotated[list[str], typer.Option("--data", "-d", help="What to read, any format. Repeatable.")],
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL [OTHER]", help="A model file (.safetensors), or two to compare.")
+    ],
+    data: Annotated[
+        list[str], typer.Option("--data", "-d", help="What to read, any format. Repeatable: one set each.")
+    ],
     split: Annotated[str, typer.Option("--split", help="train, validation, test, or all.")] = "test",
+    output: Annotated[
+        Optional[Path],
+        typer.Option("--output", "-o", help="Folder for report.html, evaluation.json, lines.tsv and worst.png."),
+    ] = None,
+    worst: Annotated[int, typer.Option("--worst", min=0, max=200, help="Worst lines to show in the report.")] = 20,
     overrides: Overrides = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")] = 16,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every line, for programs.")] = False,
 ) -> None:
-    """Read every line and compare: character and word error rates with 95 % intervals.
+    """Read every line and compare it with its reference: character and word error rates with 95 % intervals.
 
     Intervals are by bootstrap over documents where they are known, else over lines. Words are counted both ways, cut at
-    white space and with punctuation split off.
+    white space and with punctuation split off. With two models, both read the same lines, and a paired bootstrap says
+    whether their difference is real.
     """
+    if len(models) > 2:
+        raise SpikeHTRError(f"one model, or two to compare, not {len(models)}: compare them in pairs")
     chosen = pick_device(device)
-    from spikehtr.data.batching import Lines
-    from spikehtr.data.compiling import open_lines
-    from spikehtr.evaluation.predict import predict
-    from spikehtr.evaluation.summary import summarise
+    from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
+
+    if output:
+        make_folder(output)
+    read = _evaluations(models, data, split, overrides or [], batch_size, chosen)
+    command = shlex.join(["spikehtr", *sys.argv[1:]])
+    if len(read) == 2:
+        _compare(read[0], read[1], output, worst, command, as_json)
+        return
+    files = write_evaluation(output, read[0], worst, command) if output else []
+    if as_json:
+        _print_json(whole_result(read[0]))
+    else:
+        from spikehtr.evaluation.tables import summary_lines
+
+        _print(summary_lines(read[0].summary), files)
+
+
+def _evaluations(
+    models: list[Path], data: list[str], split: str, overrides: list[str], batch_size: int, device: str
+) -> list[Evaluation]:
+    """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
+    from spikehtr.evaluation.evaluating import evaluate_lines
     from spikehtr.weights import load_model
 
-    loaded = load_model(model)
-    config = loaded.config.with_overrides(overrides or [])
-    with counting("opening data") as progress:
-        store = open_lines(data, config.model.height, config.data.max_width, progress)
-    rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
-    if not len(rows):
-        there = ", ".join(f"{name} ({count})" for name, count in sorted(store.meta["lines"].items()))
-        raise SpikeHTRError(f"no line of split {split!r}; there are: {there}. Use --split all to read them all")
-    lines = Lines(store, rows, loaded.charset, config.data.max_width, labelled=False)
-    start = time.perf_counter()
-    found = predict(loaded.net.to(chosen), lines, batch_size, config.data.workers)
-    seconds = time.perf_counter() - start
-    result = summarise(found, [store.record(p.row)["document"] for p in found])
-    result |= {"model": str(model), "split": split, "lines_per_second": len(found) / seconds, "device": chosen}
+    opened = []
+    for model in models:
+        loaded = load_model(model)
+        config = loaded.config.with_overrides(overrides)
+        if config.model != loaded.config.model:
+            raise SpikeHTRError("a trained network cannot be changed: -s takes only data.* settings here")
+        opened.append((model, loaded.net, config, _open(data, split, config, loaded.charset)))
+    read = []
+    for model, net, config, parts in opened:
+        about = {"model": str(model), "data": list(parts), "split": split}
+        with counting(f"reading with {model.name}", sum(map(len, parts.values()))) as progress:
+            read.append(
+                evaluate_lines(
+                    net.to(device),
+                    list(parts.values()),
+                    list(parts),
+                    batch_size=batch_size,
+                    workers=config.data.workers,
+                    about=about,
+                    progress=progress,
+                )
+            )
+    return read
+
+
+def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict[str, Lines]:
+    """The lines of the split in each source; a source that has none is named, all sources without one are an error."""
+    from spikehtr.data.batching import Lines
+    from spikehtr.data.compiling import open_lines
+
+    parts: dict[str, Lines] = {}
+    there: dict[str, int] = {}
+    for source in dict.fromkeys(data):
+        with counting(f"opening {source}") as progress:
+            store = open_lines([source], config.model.height, config.data.max_width, progress)
+        rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
+        for name, count in store.meta["lines"].items():
+            there[name] = there.get(name, 0) + count
+        if len(rows):
+            parts[source] = Lines(store, rows, charset, config.data.max_width, labelled=False)
+    if not parts:
+        found = ", ".join(f"{name} ({count})" for name, count in sorted(there.items()))
+        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all")
+    for source in [source for source in dict.fromkeys(data) if source not in parts]:
+        typer.echo(f"{source}: no line of split {split!r}, left out", err=True)
+    return parts
+
+
+def _compare(a: Evaluation, b: Evaluation, output: Path | None, worst: int, command: str, as_json: bool) -> None:
+    from spikehtr.evaluation.comparing import compare, comparison_lines, line_rows, match_lines, write_comparison
+
+    read = len(a.predictions), len(b.predictions)
+    a, b = match_lines(a, b)
+    if read != (len(a.predictions), len(b.predictions)):
+        typer.echo(f"A read {read[0]} lines, B {read[1]}: the {len(a.predictions)} that both read count", err=True)
+    result = compare(a, b)
+    files = write_comparison(output, a, b, result, worst, command) if output else []
     if as_json:
-        result["predictions"] = [p._asdict() | {"id": store.record(p.row)["id"]} for p in found]
-        typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+        _print_json(result | {"predictions": line_rows(a, b)})
     else:
-        _print(result)
+        _print(comparison_lines(result), files)
 
 
-def _print(result: dict[str, Any]) -> None:
-    typer.echo(f"{result['model']} on {result['lines']} lines ({result['split']}):")
-    for name, rate in result["rates"].items():
-        low_high = f"95 % interval {rate['interval'][0]:.2%} to {rate['interval'][1]:.2%}" if rate["interval"] else ""
-        typer.echo(f"  {name:42s} {rate['rate']:7.2%}  {low_high}")
-    typer.echo(f"  intervals by resampling {result['resampled']}" + _few(result))
-    typer.echo(
-        f"  lines read without an error {result['whole_lines_right']:.1%}, tokens kept {result['keep_ratio']:.3f}"
-    )
-    typer.echo(f"  {result['lines_per_second']:.1f} lines/s on {result['device']}")
+def _print(lines: Iterable[str], files: list[Path]) -> None:
+    for line in lines:
+        typer.echo(line)
+    if files:
+        typer.echo(f"report: {files[0]}")
 
 
-def _few(result: dict[str, Any]) -> str:
-    few = result["resampled"] == "documents" and result["documents"] < 20
-    return f" ({result['documents']}: with so few, an interval is too narrow)" if few else ""
+def _print_json(result: dict[str, Any]) -> None:
+    typer.echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))

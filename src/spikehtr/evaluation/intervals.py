@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.rates import Edits, total
 
+LEVEL, SAMPLES = 0.95, 2000
+FEW = 20  # clusters: with fewer, percentile intervals are clearly too narrow (see `bootstrap_interval`)
 _CELLS = 4_000_000  # clusters drawn at a time: 32 MB a block, whatever the corpus
 
 
@@ -51,8 +53,8 @@ class Comparison:
 def bootstrap_interval(
     edits: Sequence[Edits],
     clusters: Sequence[Hashable] | None = None,
-    level: float = 0.95,
-    samples: int = 2000,
+    level: float = LEVEL,
+    samples: int = SAMPLES,
     seed: int = 0,
 ) -> Interval:
     """The percentile bootstrap interval of the corpus rate `total(edits).rate`.
@@ -70,8 +72,8 @@ def paired_bootstrap(
     a: Sequence[Edits],
     b: Sequence[Edits],
     clusters: Sequence[Hashable] | None = None,
-    level: float = 0.95,
-    samples: int = 2000,
+    level: float = LEVEL,
+    samples: int = SAMPLES,
     seed: int = 0,
     names: tuple[str, str] = ("A", "B"),
 ) -> Comparison:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
 from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.evaluation.sets import source_finder
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.text import normalise
 
@@ -17,15 +19,28 @@ class Prediction(NamedTuple):
     reference: str  # normalised
     text: str
     confidence: float
-    keep_ratio: float  # l_b / L0
+    keep_ratio: float  # l_b / L0, the reduction ratio r of this line
+    id: str = ""  # unique within its set
+    set: str = ""  # the source it came from
+    document: str | None = None
 
 
 @torch.no_grad()
-def predict(net: SpikeHTR, lines: Lines, batch_size: int = 16, workers: int = 0) -> list[Prediction]:
-    """What the network reads in each line, on its own device, in the order of `lines` (which need no labels)."""
+def predict(
+    net: SpikeHTR,
+    lines: Lines,
+    batch_size: int = 16,
+    workers: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> list[Prediction]:
+    """What the network reads in each line, on its own device, in the order of `lines` (which need no labels).
+
+    `progress` is called with the number of lines read so far.
+    """
     was_training = net.training
     net.eval()
     device = next(net.parameters()).device
+    source = source_finder(lines.store.meta["sources"], lines.store.path.name)
     found: dict[int, Prediction] = {}
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
     for batch in load_batches(lines, plan, workers):
@@ -33,6 +48,10 @@ def predict(net: SpikeHTR, lines: Lines, batch_size: int = 16, workers: int = 0)
         out = net(moved.images, moved.widths)
         decoded = decode_greedy(out.logits, out.lengths, lines.charset)
         for row, line, ratio in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), strict=True):
-            found[row] = Prediction(row, normalise(lines.store.text(row)), line.text, line.confidence, ratio)
+            record = lines.store.record(row)
+            where = record["id"], source(record["origin"]), record["document"]
+            found[row] = Prediction(row, normalise(record["text"]), line.text, line.confidence, ratio, *where)
+        if progress:
+            progress(len(found))
     net.train(was_training)
     return [found[int(row)] for row in lines.rows]

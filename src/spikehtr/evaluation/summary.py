@@ -1,45 +1,134 @@
-"""The numbers of an evaluation: error rates with intervals, always with what was counted by name."""
+"""The numbers of an evaluation: error rates with intervals, always with what was counted by name. Plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
-from spikehtr.evaluation.intervals import bootstrap_interval
+from spikehtr.evaluation.confusions import Confusions, confusions
+from spikehtr.evaluation.intervals import FEW, LEVEL, SAMPLES, bootstrap_interval
 from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.rates import Edits, Variant, character_edits, total, word_edits
 
-_VARIANTS = (
-    Variant.PLAIN,
-    Variant.CASE_FOLDED,
-    Variant.PUNCTUATION_FREE,
-    Variant.CASE_FOLDED | Variant.PUNCTUATION_FREE,
-)
+Counted = Callable[[str, str], Edits]
+
+_FOLDED, _FREE = Variant.CASE_FOLDED, Variant.PUNCTUATION_FREE
+_VARIANTS = (_FOLDED, _FREE, _FOLDED | _FREE)
+_WHITESPACE, _SPLIT = "WER, whitespace words", "WER, punctuation split"
+
+# The three rates that two models are compared by.
+MAIN: dict[str, Counted] = {
+    "CER, plain": character_edits,
+    _WHITESPACE: partial(word_edits, tokens="whitespace"),
+    _SPLIT: partial(word_edits, tokens="punctuation"),
+}
+# Once punctuation is out there is none to split off, so words without it are counted one way only.
+RATES: dict[str, Counted] = {
+    **MAIN,
+    **{f"CER, {v.label}": partial(character_edits, variant=v) for v in _VARIANTS},
+    **{f"{_WHITESPACE}, {v.label}": partial(word_edits, tokens="whitespace", variant=v) for v in _VARIANTS},
+    f"{_SPLIT}, {_FOLDED.label}": partial(word_edits, tokens="punctuation", variant=_FOLDED),
+}
 
 
-def summarise(predictions: Sequence[Prediction], documents: Sequence[Hashable] | None = None) -> dict[str, Any]:
-    """Rates of all lines; intervals over `documents` (one a line, None where unknown) where there are two at least,
-    else over lines."""
-    known = {document for document in documents or () if document is not None}
-    documents = documents if len(known) > 1 else None
-    rates: dict[str, Any] = {}
+def summarise(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """Everything there is to say about lines that were read: `rates_of` all of them, `sets` the same for each set where
+    there are several, and all confusions, errors by character and errors by length."""
+    names = list(dict.fromkeys(p.set for p in predictions))
+    sets = {name: rates_of([p for p in predictions if p.set == name]) for name in names}
+    found = confusions((p.reference, p.text) for p in predictions)
+    return rates_of(predictions) | {"sets": sets if len(sets) > 1 else {}} | _confusions(found)
+
+
+def rates_of(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """Rates of some lines, intervals over `clusters_of` them."""
+    clusters = clusters_of(predictions)
     pairs = [(p.reference, p.text) for p in predictions]
-    for variant in _VARIANTS:
-        rates[f"CER, {variant.label}"] = _rate([character_edits(*pair, variant) for pair in pairs], documents)
-    rates["WER, whitespace words"] = _rate([word_edits(*pair, "whitespace") for pair in pairs], documents)
-    rates["WER, punctuation split"] = _rate([word_edits(*pair, "punctuation") for pair in pairs], documents)
+    units = count_units(predictions)
     return {
         "lines": len(predictions),
-        "documents": len(known),
-        "resampled": "documents" if documents else "lines",
-        "rates": rates,
+        "documents": len({(p.set, p.document) for p in predictions if p.document is not None}),
+        "resampled": "documents" if clusters else "lines",
+        "units": units,
+        "too_few": units < FEW,
+        "level": LEVEL,
+        "resamples": SAMPLES,
+        "rates": {name: _rate([counted(*pair) for pair in pairs], clusters) for name, counted in RATES.items()},
         "keep_ratio": sum(p.keep_ratio for p in predictions) / max(1, len(predictions)),
         "whole_lines_right": sum(p.reference == p.text for p in predictions) / max(1, len(predictions)),
     }
 
 
-def _rate(edits: list[Edits], documents: Sequence[Hashable] | None) -> dict[str, Any]:
+def clusters_of(predictions: Sequence[Prediction]) -> list[Hashable] | None:
+    """What is resampled together: each line's document, None where that is unknown; None for all where fewer than two
+    documents are known. Two sets' documents of one name are two."""
+    known = [None if p.document is None else (p.set, p.document) for p in predictions]
+    return list(known) if len(set(known) - {None}) > 1 else None
+
+
+def count_units(predictions: Sequence[Prediction]) -> int:
+    """How many documents, and lines of no known document, are there to resample."""
+    clusters = clusters_of(predictions)
+    return len(set(clusters) - {None}) + clusters.count(None) if clusters else len(predictions)
+
+
+def finite(number: float) -> float | None:
+    """A number that JSON can hold: a rate without any reference is None."""
+    return number if math.isfinite(number) else None
+
+
+def visible(character: str) -> str:
+    """A character as a reader can tell it: plain ASCII as it is, everything else with its code point."""
+    if character.isascii() and character.isprintable() and character != " ":
+        return character
+    point = f"U+{ord(character):04X}"
+    kind = unicodedata.category(character)[0]
+    if character == " ":
+        return f"space ({point})"
+    if kind in "ZC":  # other white space, control and format characters
+        return f"{unicodedata.name(character, 'control').lower()} ({point})"
+    return f"\u25cc{character} ({point})" if kind == "M" else f"{character} ({point})"
+
+
+def _rate(edits: list[Edits], clusters: Sequence[Hashable] | None) -> dict[str, Any]:
     whole = total(edits)
-    interval = bootstrap_interval(edits, documents)
+    interval = bootstrap_interval(edits, clusters)
     bounds = [interval.low, interval.high] if interval.possible else None
-    return {"rate": whole.rate, "interval": bounds, "errors": whole.errors, "length": whole.length}
+    return {"rate": finite(whole.rate), "interval": bounds, "errors": whole.errors, "length": whole.length}
+
+
+def _confusions(found: Confusions) -> dict[str, Any]:
+    kinds: dict[str, dict[tuple[str | None, str | None], int]] = {
+        "substitutions": {(reference, read): count for (reference, read), count in found.substitutions.items()},
+        "deletions": {(reference, None): count for reference, count in found.deletions.items()},
+        "insertions": {(None, read): count for read, count in found.insertions.items()},
+    }
+    errors = Counter({kind: sum(counts.values()) for kind, counts in kinds.items()})
+    return {
+        "errors": {"all": errors.total(), **errors},
+        "confusions": {
+            kind: [
+                {"reference": reference, "read": read, "count": count, "share": count / errors.total()}
+                for (reference, read), count in counts.items()
+            ]
+            for kind, counts in kinds.items()
+        },
+        "characters": [
+            {"character": c.character, "count": c.count, "errors": c.errors, "rate": c.rate} for c in found.characters
+        ],
+        "lengths": [
+            {
+                "low": b.low,
+                "high": b.high,
+                "lines": b.lines,
+                "errors": b.edits.errors,
+                "characters": b.edits.length,
+                "rate": finite(b.edits.rate),
+            }
+            for b in found.lengths
+        ],
+    }

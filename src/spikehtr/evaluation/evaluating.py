@@ -1,0 +1,95 @@
+"""An evaluation from a network and lines to all its numbers; `writing.write_evaluation` puts it into a folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikehtr.data.batching import Lines
+from spikehtr.data.store import LineStore
+from spikehtr.evaluation.predict import Prediction, predict
+from spikehtr.evaluation.rates import character_edits
+from spikehtr.evaluation.sets import short_names
+from spikehtr.evaluation.summary import finite, summarise
+from spikehtr.model.recognizer import SpikeHTR
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Lines as they were read, and what follows from them."""
+
+    predictions: list[Prediction]
+    stores: list[LineStore]  # of each prediction
+    about: dict[str, Any]  # model, data, split, device, speed: whatever belongs to the numbers, ready for JSON
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """`about` and `summarise`: every number, ready for JSON, without the single lines."""
+        return self.about | summarise(self.predictions)
+
+    def picture(self, index: int) -> NDArray[np.uint8]:
+        """A line's pixels [height, width], as its store has them."""
+        return self.stores[index].line(self.predictions[index].row)
+
+    def keep(self, indices: Sequence[int]) -> Evaluation:
+        """The same for some of the lines, in this order."""
+        return replace(
+            self, predictions=[self.predictions[i] for i in indices], stores=[self.stores[i] for i in indices]
+        )
+
+
+def evaluate_lines(
+    net: SpikeHTR,
+    parts: Sequence[Lines],
+    names: Sequence[str] | None = None,
+    *,
+    batch_size: int = 16,
+    workers: int = 0,
+    about: dict[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """Read all lines of `parts`, on the network's device.
+
+    A line's set is the source its store was compiled from; `names`, one a part, name the sets of parts that have one
+    source. Names are shortened to the last part of their paths. The speed counts reading lines from the store, the
+    network and decoding.
+    """
+    predictions: list[Prediction] = []
+    stores: list[LineStore] = []
+    start = time.perf_counter()
+    for number, lines in enumerate(parts):
+        before = len(predictions)
+        ahead = (lambda done, before=before: progress(before + done)) if progress else None
+        found = predict(net, lines, batch_size, workers, ahead)
+        if names is not None and len(lines.store.meta["sources"]) == 1:
+            found = [p._replace(set=names[number]) for p in found]
+        predictions += found
+        stores += [lines.store] * len(found)
+    seconds = time.perf_counter() - start
+    short = short_names([p.set for p in predictions])
+    predictions = [p._replace(set=short[p.set]) for p in predictions]
+    speed = {"device": str(next(net.parameters()).device), "seconds": seconds}
+    speed["lines_per_second"] = len(predictions) / seconds if seconds else None
+    return Evaluation(predictions, stores, (about or {}) | speed)
+
+
+def line_facts(prediction: Prediction) -> dict[str, Any]:
+    """One line for JSON and tables."""
+    edits = character_edits(prediction.reference, prediction.text)
+    facts = prediction._asdict()
+    del facts["row"]
+    return facts | {"errors": edits.errors, "length": edits.length, "rate": finite(edits.rate)}
+
+
+def worst_first(predictions: Sequence[Prediction]) -> list[int]:
+    """The places of the lines with an error, highest CER first; of equals the one with more errors, then the one
+    the model was surer of."""
+    edits = [character_edits(p.reference, p.text) for p in predictions]
+    wrong = [i for i, e in enumerate(edits) if e.errors]
+    return sorted(wrong, key=lambda i: (-edits[i].rate, -edits[i].errors, -predictions[i].confidence))

@@ -1,0 +1,113 @@
+"""An evaluation's numbers as rows of text, for the page and the terminal alike. `result` is what `summarise` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from spikehtr.evaluation.summary import MAIN, visible
+
+_TOLD = 8  # rows of a table that a terminal gets; files have them all
+
+
+def about_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [(name, result[name]) for name in ("model", "data", "split") if name in result]
+    told = [(name, ", ".join(value) if isinstance(value, list) else str(value)) for name, value in rows]
+    documents = f" of {result['documents']} documents" if result["documents"] else ""
+    return [
+        *told,
+        ("lines", f"{result['lines']}{documents}"),
+        ("lines without an error", f"{result['whole_lines_right']:.1%}"),
+        ("reduction ratio r (tokens kept)", f"{result['keep_ratio']:.3f}"),
+        ("speed", f"{result['lines_per_second']:.1f} lines/s on {result['device']}"),
+    ]
+
+
+def percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.2%}"
+
+
+def interval_text(interval: Sequence[float] | None) -> str:
+    return f"{interval[0]:.2%} to {interval[1]:.2%}" if interval else "-"
+
+
+def interval_note(result: dict[str, Any]) -> str:
+    note = f"Intervals: {100 * result['level']:g} %, from {result['resamples']} resamples of {result['units']} "
+    few = "; with so few they are too narrow" if result["too_few"] else ""
+    return f"{note}{result['resampled']}{few}."
+
+
+def rate_rows(result: dict[str, Any]) -> list[tuple[object, ...]]:
+    return [
+        (name, percent(r["rate"]), interval_text(r["interval"]), r["errors"], r["length"])
+        for name, r in result["rates"].items()
+    ]
+
+
+def set_table(result: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+    """Head and rows: a row a set, and one for all."""
+    first_rate, *other_rates = MAIN
+    head = ["set", "lines", first_rate, "95 % interval", *other_rates, "lines right", "r"]
+    rows: list[list[object]] = []
+    for name, part in [*result["sets"].items(), ("all", result)]:
+        first, *others = (part["rates"][rate] for rate in MAIN)
+        rates = [percent(first["rate"]), interval_text(first["interval"]), *(percent(o["rate"]) for o in others)]
+        rows.append([name, part["lines"], *rates, f"{part['whole_lines_right']:.1%}", f"{part['keep_ratio']:.3f}"])
+    return head, rows
+
+
+def confusion_rows(result: dict[str, Any], kind: str) -> list[tuple[object, ...]]:
+    return [
+        (_shown(c["reference"]), _shown(c["read"]), c["count"], f"{c['share']:.1%}") for c in result["confusions"][kind]
+    ]
+
+
+def character_rows(result: dict[str, Any]) -> list[tuple[object, ...]]:
+    return [(visible(c["character"]), c["count"], c["errors"], percent(c["rate"])) for c in result["characters"]]
+
+
+def length_rows(result: dict[str, Any]) -> list[tuple[object, ...]]:
+    return [
+        (
+            f"{b['low']} up" if b["high"] is None else f"{b['low']} to {b['high']}",
+            b["lines"],
+            b["errors"],
+            percent(b["rate"]),
+        )
+        for b in result["lengths"]
+    ]
+
+
+def summary_lines(result: dict[str, Any]) -> Iterator[str]:
+    """What a terminal shows of an evaluation."""
+    split = f" ({result['split']})" if "split" in result else ""
+    yield f"{result.get('model', 'the model')} on {result['lines']} lines{split}:"
+    for name, rate, interval, *_ in rate_rows(result):
+        yield f"  {name:54} {rate:>8}   95 % interval {interval}"
+    yield f"  {interval_note(result)}"
+    yield f"  lines read without an error: {result['whole_lines_right']:.1%}"
+    yield f"  reduction ratio r (tokens kept): {result['keep_ratio']:.3f}"
+    yield f"  {result['lines_per_second']:.1f} lines/s on {result['device']}"
+    if result["sets"]:
+        yield from columns(*set_table(result))
+    frequent = [row for kind in result["confusions"] for row in confusion_rows(result, kind)]
+    frequent.sort(key=lambda row: -int(str(row[2])))  # of equals, substitutions first
+    if frequent:
+        yield from columns(["most frequent errors", "read as", "times", "share"], frequent[:_TOLD])
+        wrong = [row for row in character_rows(result) if row[2]]
+        yield from columns(["hardest characters", "occurs", "wrong", "share"], wrong[:_TOLD])
+    yield from columns(["characters in the line", "lines", "errors", "CER"], length_rows(result))
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """A table in plain text: a free line above, first column to the left, the others to the right."""
+    yield ""
+    table = [list(map(str, row)) for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *others in table:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        yield "  " + "   ".join(cells).rstrip()
+
+
+def _shown(character: str | None) -> str:
+    return "nothing" if character is None else visible(character)

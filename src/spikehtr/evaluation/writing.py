@@ -1,0 +1,166 @@
+"""An evaluation as files: `evaluation.json`, `report.html`, `worst.png` and `lines.tsv`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from rapidfuzz.distance import Levenshtein
+
+from spikehtr.errors import SpikeHTRError
+from spikehtr.evaluation.evaluating import Evaluation, line_facts, worst_first
+from spikehtr.evaluation.predict import Prediction
+from spikehtr.evaluation.tables import (
+    about_rows,
+    character_rows,
+    confusion_rows,
+    interval_note,
+    length_rows,
+    percent,
+    rate_rows,
+    set_table,
+)
+from spikehtr.evaluation.worst import ReadLine, draw_worst
+from spikehtr.files import whole_file
+from spikehtr.report import Report, environment, marked
+
+_SHOWN = 20  # rows of a table that the page shows before the rest folds away
+_COLUMNS = ("set", "id", "document", "reference", "text", "confidence", "errors", "length", "rate")
+
+
+def write_evaluation(folder: Path, evaluation: Evaluation, worst: int = 20, command: str | None = None) -> list[Path]:
+    """Write everything about an evaluation into `folder`, made where it is missing; the files, the page first.
+
+    `worst` lines at most are drawn; without a wrong line, or with `worst` 0, there is no `worst.png`. `command` is
+    shown on the page.
+    """
+    chosen = worst_first(evaluation.predictions)[:worst]
+    made_by = environment(evaluation.about["device"])
+    files = [folder / name for name in ("report.html", "evaluation.json", "lines.tsv")]
+    make_folder(folder)
+    page(evaluation, chosen, made_by, command).save(files[0])
+    write_json(files[1], whole_result(evaluation) | {"environment": made_by})
+    facts = [line_facts(p) for p in evaluation.predictions]
+    write_table(files[2], _COLUMNS, ([line[name] for name in _COLUMNS] for line in facts))
+    if chosen:
+        files.append(folder / "worst.png")
+        draw_worst([_read_line(evaluation, i) for i in chosen], files[-1])
+    return files
+
+
+def whole_result(evaluation: Evaluation) -> dict[str, Any]:
+    """Every number and every line, ready for JSON."""
+    return evaluation.summary | {"predictions": [line_facts(p) for p in evaluation.predictions]}
+
+
+def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], command: str | None = None) -> Report:
+    """The HTML report."""
+    result = evaluation.summary
+    report = Report(f"Evaluation of {evaluation.about.get('model', 'a model')}")
+    if command:
+        report.code(command)
+    report.table([], about_rows(result))
+    report.heading("Error rates")
+    report.table(["", "rate", "95 % interval", "errors", "of"], rate_rows(result), "lrrrr")
+    report.text(interval_note(result))
+    if result["sets"]:
+        report.heading("By set")
+        report.table(*set_table(result), "lrrrrrrr")
+    report.heading("What goes wrong")
+    for kind, title in (("substitutions", "Taken for another"), ("deletions", "Left out"), ("insertions", "Put in")):
+        report.heading(title, 3)
+        _long_table(
+            report, ["in the line", "read as", "times", "share of all errors"], confusion_rows(result, kind), "llrr"
+        )
+    report.heading("By character")
+    _long_table(report, ["character", "occurs", "wrong", "share"], character_rows(result), "lrrr")
+    report.heading("By length of the line")
+    report.table(["characters", "lines", "errors", "CER"], length_rows(result), "lrrr")
+    if worst:
+        report.heading("Worst lines")
+        report.text("Highest character error rate first. Marked: what has to change in one text to get the other.")
+        for index in worst:
+            show_line(report, evaluation.picture(index), evaluation.predictions[index])
+    report.foot(made_by)
+    return report
+
+
+def show_line(
+    report: Report, pixels: NDArray[np.uint8], *readings: Prediction, names: Sequence[str] = ("read",)
+) -> None:
+    """A line's picture, its reference and what was read, by one model or several, marked where they differ."""
+    reference = readings[0].reference
+    rows: list[tuple[object, ...]] = []
+    for name, reading in zip(names, readings, strict=True):
+        operations = Levenshtein.editops(reference, reading.text)
+        missed = [o.src_pos for o in operations if o.tag != "insert"]
+        added = [o.dest_pos for o in operations if o.tag != "delete"]
+        if not rows:
+            # With two readings each would mark the reference in its own way.
+            rows.append(("true", marked(reference, missed if len(readings) == 1 else []), ""))
+        facts = line_facts(reading)
+        rows.append((name, marked(reading.text, added), f"{percent(facts['rate'])}, sure {reading.confidence:.2f}"))
+    first = readings[0]
+    report.figure(_png(pixels), f"the line {first.id}", f"{first.set}: {first.id}")
+    report.table([], rows)
+
+
+def write_json(path: Path, result: dict[str, Any]) -> None:
+    _write_text(path, json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table for spreadsheets: UTF-8, tabs between columns, quoted where a value needs it."""
+    text = StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    _write_text(path, text.getvalue())
+
+
+def make_folder(folder: Path) -> None:
+    """`folder`, there and writable, or one clear message; found out before the work, not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".report."):
+            pass
+    except OSError as error:
+        raise SpikeHTRError(f"{folder}: cannot be written ({error.strerror or error}); name another folder") from None
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        with whole_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise SpikeHTRError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _long_table(report: Report, head: Sequence[str], rows: Sequence[Sequence[object]], align: str) -> None:
+    if not rows:
+        report.text("None.")
+        return
+    report.table(head, rows[:_SHOWN], align)
+    if len(rows) > _SHOWN:
+        with report.details(f"{len(rows) - _SHOWN} more"):
+            report.table(head, rows[_SHOWN:], align)
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    packed = BytesIO()
+    Image.fromarray(pixels).save(packed, "PNG")
+    return packed.getvalue()
+
+
+def _read_line(evaluation: Evaluation, index: int) -> ReadLine:
+    p = evaluation.predictions[index]
+    label = f"{p.set}: {p.id}" if evaluation.summary["sets"] else p.id
+    return ReadLine(evaluation.picture(index), p.reference, p.text, p.confidence, label)
