@@ -54,7 +54,6 @@ def test_train_then_evaluate(place, tmp_path):
     assert shown.returncode == 0, shown.stderr
     assert "CER, plain" in shown.stdout
     assert "95 % interval" in shown.stdout
-    assert "resampling lines" in shown.stdout
     result = json.loads(run("evaluate", model, "-d", place / "lines.arrow", "--split", "all", "--json").stdout)
     assert len(result["predictions"]) == result["lines"] == 30
     rate = result["rates"]["CER, plain"]

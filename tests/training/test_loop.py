@@ -30,12 +30,20 @@ def store(tmp_path_factory):
     return compile_store([place / "made"], place / "s.arrow", height=24)[0]
 
 
-def run(store, folder, **changes):
+def run(store, folder, *, max_minutes=None, start=None, **changes):
     config = Config().with_overrides(SETTINGS | {key.replace("__", "."): value for key, value in changes.items()})
     lines = Lines(store, store.rows(), store.charset, config.data.max_width)
     held_out = Lines(store, store.rows()[:6], store.charset, config.data.max_width, labelled=False)
     folder.mkdir(exist_ok=True)
-    return Run(config, lines, held_out, folder)
+    return Run(config, lines, held_out, folder, max_minutes=max_minutes, start=start)
+
+
+class Epochs(list):
+    """What is told at the ends of epochs."""
+
+    def __call__(self, told):
+        if told.epoch_ended:
+            self.append(told)
 
 
 class Killed(BaseException):
@@ -49,10 +57,10 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, tmp_pat
     killed = run(store, tmp_path / "killed")
     step = Run._train_on
 
-    def until(self, batch):
+    def until(self, batch, indices):
         if self.step == at:
             raise Killed
-        return step(self, batch)
+        return step(self, batch, indices)
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "_train_on", until)
@@ -70,8 +78,8 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, tmp_pat
 
 
 def test_a_kill_before_validation_does_not_lose_it(store, tmp_path, monkeypatch):
-    whole, told = run(store, tmp_path / "whole"), []
-    whole.fit(save_every=1, tell=told.append)
+    whole, told = run(store, tmp_path / "whole"), Epochs()
+    whole.fit(save_every=1, tell=told)
 
     def killed(self):
         raise Killed
@@ -80,10 +88,11 @@ def test_a_kill_before_validation_does_not_lose_it(store, tmp_path, monkeypatch)
         patch.setattr(Run, "_validate", killed)
         with pytest.raises(Killed):
             run(store, tmp_path / "killed").fit(save_every=1)
-    resumed, again = run(store, tmp_path / "killed"), []
+    resumed, again = run(store, tmp_path / "killed"), Epochs()
     resumed.resume()
-    resumed.fit(save_every=1, tell=again.append)
-    assert [(e.number, e.cer) for e in again] == [(e.number, e.cer) for e in told]
+    resumed.fit(save_every=1, tell=again)
+    assert told
+    assert [(e.epoch, e.cer) for e in again] == [(e.epoch, e.cer) for e in told]
     assert resumed.best == whole.best
 
 
@@ -94,9 +103,9 @@ def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(
     stopped = run(store, tmp_path / "stopped")
     step = Run._train_on
 
-    def ask(self, batch):
+    def ask(self, batch, indices):
         self.stopping = self.step == at
-        return step(self, batch)
+        return step(self, batch, indices)
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "_train_on", ask)
@@ -110,12 +119,13 @@ def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(
 
 
 def test_every_epoch_is_told_and_the_best_model_can_be_read(store, tmp_path):
-    told = []
+    told = Epochs()
     done = run(store, tmp_path / "r")
-    done.fit(tell=told.append)
-    assert [epoch.number for epoch in told] == [1, 2, 3]
+    done.fit(tell=told)
+    assert [epoch.epoch for epoch in told] == [1, 2, 3]
     assert told[-1].step == 9
-    assert all(epoch.loss > 0 and epoch.cer is not None for epoch in told)
+    assert told[-1].progress == 1.0
+    assert all(epoch.values["loss"] > 0 and epoch.cer is not None for epoch in told)
     assert done.best == min(epoch.cer for epoch in told)
     recognizer = Recognizer.load(tmp_path / "r" / BEST)
     assert recognizer.charset == store.charset
@@ -123,11 +133,11 @@ def test_every_epoch_is_told_and_the_best_model_can_be_read(store, tmp_path):
 
 
 def test_training_learns(store, tmp_path):
-    told = []
+    told = Epochs()
     easy = {"data__augment__probability": 0.0, "model__mixer__dropout": 0.0, "model__mixer__drop_path": 0.0}
     learner = run(store, tmp_path / "r", training__epochs=30, training__learning_rate=4e-3, **easy)
-    learner.fit(tell=told.append)
-    assert told[-1].loss < 0.3 * told[0].loss
+    learner.fit(tell=told)
+    assert told[-1].values["loss"] < 0.3 * told[0].values["loss"]
     assert learner.best < 0.2
 
 
@@ -141,8 +151,8 @@ def test_a_loss_that_is_no_number_names_the_lines_and_keeps_the_last_good_checkp
     broken = run(store, tmp_path / "r")
     step = Run._train_on
 
-    def poisoned(self, batch):
-        loss = step(self, batch)
+    def poisoned(self, batch, indices):
+        loss = step(self, batch, indices)
         return loss * float("nan") if self.step == 4 else loss
 
     monkeypatch.setattr(Run, "_train_on", poisoned)
@@ -151,3 +161,53 @@ def test_a_loss_that_is_no_number_names_the_lines_and_keeps_the_last_good_checkp
     again = run(store, tmp_path / "r")
     again.resume()
     assert again.step == 4  # saved before the bad step
+    assert len((tmp_path / "r" / "bad-lines.txt").read_text().splitlines()) == 8
+
+
+def test_out_of_memory_names_the_batch_and_what_to_change(store, tmp_path, monkeypatch):
+    def full(self, batch, indices):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Run, "_train_on", full)
+    with pytest.raises(TrainingError, match=r"a batch of 8 lines, 24 x \d+ px, T = 1: lower training.batch_size \(now 8"):
+        run(store, tmp_path / "r").fit()
+
+
+def test_other_errors_are_not_taken_for_lack_of_memory(store, tmp_path, monkeypatch):
+    def broken(self, batch, indices):
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Run, "_train_on", broken)
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        run(store, tmp_path / "r").fit()
+
+
+def test_a_run_by_the_clock_ends_with_it_and_resumes_its_time(store, tmp_path, monkeypatch):
+    clock = iter(range(10_000))  # every look at the clock takes a second
+    monkeypatch.setattr("spikehtr.training.loop.time.monotonic", lambda: float(next(clock)))
+    told = Epochs()
+    timed = run(store, tmp_path / "r", max_minutes=0.5)
+    timed.fit(tell=told)
+    assert timed.finished
+    assert timed.seconds >= 30
+    assert told[-1].cer is not None  # the last, unfinished epoch is validated too
+    assert timed.optimizer.param_groups[0]["lr"] < 0.1 * 2e-3  # the schedule came to its end
+    again = run(store, tmp_path / "r", max_minutes=0.5)
+    again.resume()
+    assert again.finished
+    with pytest.raises(TrainingError, match="other settings"):
+        run(store, tmp_path / "r", max_minutes=0.6).resume()
+
+
+def test_lines_are_not_reduced_during_the_reducer_s_warm_up(store, tmp_path):
+    told = []
+    eager = {"model__reducer__gamma": 0.1, "model__reducer__tau": 0.0, "model__reducer__eta": 99.0}
+    run(store, tmp_path / "r", training__reducer_warmup=1.0, training__epochs=2, **eager).fit(tell=told.append)
+    assert told[0].values["keep_ratio"] == 1.0
+    assert told[1].values["keep_ratio"] < 1.0
+
+
+def test_validation_can_be_rarer_but_never_misses_the_end(store, tmp_path):
+    told = Epochs()
+    run(store, tmp_path / "r", training__validate_every=2).fit(tell=told)
+    assert [epoch.cer is not None for epoch in told] == [False, True, True]

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 from conftest import micro
 from spikehtr import SpikeHTR
 from spikehtr.config import TrainingConfig
-from spikehtr.training.optim import WeightAverage, learning_rate, make_optimizer
+from spikehtr.training.optim import Schedule, WeightAverage, make_optimizer
 
 
 def test_norms_biases_and_scalars_are_not_decayed():
@@ -22,22 +24,51 @@ def test_norms_biases_and_scalars_are_not_decayed():
 
 
 def test_schedule_rises_then_falls_to_the_minimum():
-    config = TrainingConfig()
-    assert learning_rate(0.0, 0.1, config) == 0
-    assert learning_rate(0.05, 0.1, config) == pytest.approx(1.5e-4)
-    assert learning_rate(0.1, 0.1, config) == pytest.approx(3e-4)
-    assert learning_rate(0.55, 0.1, config) == pytest.approx((3e-4 + 1e-6) / 2)
-    assert learning_rate(1.0, 0.1, config) == pytest.approx(1e-6)
-    assert learning_rate(0.0, 0.0, config) == pytest.approx(3e-4)
+    schedule = Schedule(TrainingConfig(warmup_epochs=2), epoch_length=5, max_steps=100)
+
+    def rate(step):
+        return schedule.rate(step, schedule.progress(step, 0.0))
+
+    assert rate(0) == 0
+    assert rate(5) == pytest.approx(1.5e-4)
+    assert rate(10) == pytest.approx(3e-4)
+    assert rate(55) == pytest.approx((3e-4 + 1e-6) / 2)
+    assert rate(100) == pytest.approx(1e-6)
+    flat = Schedule(TrainingConfig(warmup_epochs=0), epoch_length=5, max_steps=100)
+    assert flat.rate(0, 0.0) == pytest.approx(3e-4)
 
 
-@given(st.floats(0, 1.5), st.floats(0, 0.9))
-def test_schedule_stays_within_its_bounds(progress, warmup):
-    config = TrainingConfig()
-    rate = learning_rate(progress, warmup, config)
-    assert 0 <= rate <= config.learning_rate * (1 + 1e-9)
-    if progress >= warmup:
-        assert rate >= config.min_learning_rate * (1 - 1e-9)
+def test_a_run_without_a_limit_goes_on_for_its_epochs():
+    assert Schedule(TrainingConfig(epochs=7), epoch_length=5).steps == 35
+
+
+@given(st.integers(1, 300), st.integers(1, 40), st.floats(0, 20))
+def test_schedule_stays_within_its_bounds(steps, epoch_length, warmup):
+    config = TrainingConfig(warmup_epochs=warmup)
+    schedule = Schedule(config, epoch_length, max_steps=steps)
+    rates = [schedule.rate(step, schedule.progress(step, 0.0)) for step in range(steps)]
+    assert all(0 <= rate <= config.learning_rate * (1 + 1e-9) for rate in rates)
+    assert rates.index(max(rates)) <= steps / 2 + 1  # warmed up by half time
+    top = rates.index(max(rates))
+    assert all(a >= b for a, b in pairwise(rates[top:]))
+
+
+@given(st.lists(st.floats(0.001, 30), min_size=3, max_size=60), st.floats(0, 20))
+def test_a_schedule_by_the_clock_ends_with_the_clock_whatever_the_steps_take(steps, warmup):
+    config = TrainingConfig(warmup_epochs=warmup)
+    seconds = sum(steps)
+    schedule = Schedule(config, epoch_length=3, max_minutes=seconds / 60)
+    gone, rates = 0.0, []
+    for step, took in enumerate(steps):
+        rates.append(schedule.rate(step, schedule.progress(step, gone)))
+        gone += took
+    assert all(0 <= rate <= config.learning_rate * (1 + 1e-9) for rate in rates)
+    assert schedule.progress(len(steps), gone) == pytest.approx(1.0)
+    assert schedule.rate(10**9, 1.0) <= config.min_learning_rate * (1 + 1e-6) + config.learning_rate * (
+        schedule.warmed == 1.0
+    )
+    falling = rates[next((i for i, r in enumerate(rates) if i >= warmup * 3), len(rates)) :]
+    assert all(a >= b for a, b in pairwise(falling))
 
 
 def test_the_average_forgets_its_start_quickly_and_then_moves_slowly():

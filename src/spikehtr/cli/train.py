@@ -2,96 +2,128 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
 from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve
-from spikehtr.cli.progress import counting
+from spikehtr.cli.progress import counting, training_bar
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
-    from spikehtr.training.loop import Epoch, Run
+    from lightning_fabric import Fabric
+
+    from spikehtr.training.loop import Told
 
 
 def train(
     data: Annotated[list[str], typer.Option("--data", "-d", help="What to train on, any format. Repeatable.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder of the run: checkpoints, settings, best model.")
+        Path, typer.Option("--output", "-o", help="Folder of the run: model, checkpoints, logs, report.")
     ],
     preset: Preset = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
+    start: Annotated[
+        Optional[Path],
+        typer.Option("--from", metavar="MODEL", help="Fine-tune this model; its settings hold, but for --set."),
+    ] = None,
+    charset: Annotated[
+        Optional[Literal["keep", "extend", "replace"]],
+        typer.Option(
+            "--charset",
+            help="With --from: keep its characters (lines with others are left out), extend them by the data's "
+            "(the default), or replace them by the data's.",
+        ),
+    ] = None,
     max_steps: Annotated[
         Optional[int],
         typer.Option("--max-steps", min=1, help="Stop after this many steps; the schedule ends there too."),
     ] = None,
+    max_minutes: Annotated[
+        Optional[float],
+        typer.Option("--max-minutes", min=0.01, help="Stop after this much time; the schedule ends there too."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
+    allow_unknown: Annotated[
+        bool,
+        typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows, too."),
+    ] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    devices: Annotated[int, typer.Option("--devices", min=1, help="How many GPUs, or CPU processes, to use.")] = 1,
 ) -> None:
-    """Train a recogniser from scratch.
+    """Train a recogniser from scratch, or fine-tune one.
 
     Lines marked train are trained on and lines marked validation are read after each epoch; where no line is marked,
-    every tenth is held out. The best model by character error rate is best.safetensors in the folder. A run that was
-    stopped, at any moment, goes on with --resume and ends as if it never had been.
+    every tenth is held out. The best model by character error rate is best.safetensors in the folder, report.html tells
+    how it went. A run that was stopped, at any moment, goes on with --resume and ends as if it never had been.
     """
-    config = resolve(preset, file, overrides)
-    has_run = (output / "last.safetensors").exists() or (output / "previous.safetensors").exists()
-    if has_run and not resume:
-        raise SpikeHTRError(f"{output} holds a run already: add --resume to go on with it, or name another folder")
+    if max_steps and max_minutes:
+        raise SpikeHTRError("--max-steps and --max-minutes both end the run: give one of them")
+    if charset and not start:
+        raise SpikeHTRError("--charset says what becomes of the characters of --from MODEL: give that too")
+    if start and (preset or file):
+        raise SpikeHTRError("--from takes its settings from the model file: change them by --set, without -p or -c")
     chosen = pick_device(device)
-    output.mkdir(parents=True, exist_ok=True)
 
-    from spikehtr.data.compiling import open_lines
-    from spikehtr.training.loop import Run
-    from spikehtr.training.sets import training_sets
+    from spikehtr.training.devices import make_fabric
+    from spikehtr.training.job import Job, carry_out
+    from spikehtr.weights import load_model
 
-    with counting("reading lines") as progress:
-        store = open_lines(data, config.model.height, config.data.max_width, progress)
-    sets = training_sets(store, config)
-    for remark in sets.remarks:
-        typer.echo(remark)
-    run = Run(config, sets.train, sets.validation, output, chosen, max_steps)
-    if resume and (warning := run.resume()):
-        typer.echo(warning)
-    config.save(output / "config.yaml")
-    sizes = f"{len(sets.train)} lines to train on, {len(sets.validation)} to validate"
-    typer.echo(f"{sizes}, {len(sets.train.charset) - 1} characters; step {run.step} of {run.steps} on {chosen}")
-    with _interruptible(run):
-        run.fit(tell=_tell)
-    if run.step < run.steps:
-        typer.echo(f"stopped at step {run.step} of {run.steps} and saved: the same command with --resume goes on")
-        raise typer.Exit(1)
-    score = (
-        f"best validation CER {run.best:.2%}" if len(sets.validation) else "no line to validate on; the last weights"
-    )
-    typer.echo(f"{score}: {output / 'best.safetensors'}")
+    model = load_model(start) if start else None
+    config = model.config.with_overrides(overrides or []) if model else resolve(preset, file, overrides)
+    job = Job(config, data, output, start, charset or "extend", max_steps, max_minutes, resume, allow_unknown, half)
+    job.claim_folder()
+    fabric = make_fabric(chosen, devices, config.training.precision)
+    fabric.launch()
+    with _one_speaks(fabric), counting("reading lines") as reading, training_bar() as bar:
+        outcome = carry_out(job, fabric, typer.echo, lambda told: _tell(told, bar), reading, model)
+        if not outcome.finished:
+            typer.echo(f"stopped at step {outcome.step} and saved: the same command with --resume goes on")
+            raise typer.Exit(1)
+        score = "no line to validate on; the last weights" if outcome.cer is None else f"best CER {outcome.cer:.2%}"
+        typer.echo(f"{score}: {output / 'best.safetensors'}; how it went: {outcome.report}")
 
 
 @contextmanager
-def _interruptible(run: Run) -> Iterator[None]:
-    """Ctrl-C ends the run after the step under way, saved; a second one ends it at once."""
-
-    def stop(*_: object) -> None:
-        run.stopping = True
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
+def _one_speaks(fabric: Fabric) -> Iterator[None]:
+    """With several processes, the first one prints and takes the others down with it when it fails."""
+    if not fabric.is_global_zero:
+        with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+            try:
+                yield
+            except SpikeHTRError:  # the first process meets the same and says so
+                sys.exit(2)
+        return
     try:
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    except BaseException:
+        for process in getattr(fabric.strategy.launcher, "procs", ()):
+            process.kill()  # it may wait for us for ever
+        raise
 
 
-def _tell(epoch: Epoch) -> None:
-    cer = "" if epoch.cer is None else f", validation CER {epoch.cer:.2%}{' (best)' if epoch.best else ''}"
-    typer.echo(
-        f"epoch {epoch.number}, step {epoch.step}: loss {epoch.loss:.4f}{cer}, {epoch.lines_per_second:.0f} lines/s"
-    )
+def _tell(told: Told, bar: Callable[[float, str], None]) -> None:
+    loss, speed = f"loss {told.values['loss']:.4f}", f"{told.lines_per_second:.0f} lines/s"
+    bar(told.progress, f"epoch {told.epoch}, {loss}, {speed}")
+    if told.epoch_ended:
+        cer = "" if told.cer is None else f", validation CER {told.cer:.2%}{' (best)' if told.best else ''}"
+        left = told.seconds / told.progress - told.seconds
+        typer.echo(f"epoch {told.epoch}, step {told.step}: {loss}{cer}, {speed}, {spoken(left)} left")
+
+
+def spoken(seconds: float) -> str:
+    """A time as people say it: 42 s, 7 min, 3 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def pick_device(wanted: str) -> str:

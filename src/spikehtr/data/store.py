@@ -8,6 +8,7 @@ on, so a process stays small however large the file.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 import os
@@ -142,6 +143,14 @@ class LineStore:
         """Everything about a line but its pixels."""
         batch, place = self._locate(row)
         return {name: batch[name][place].as_py() for name in SCHEMA.names if name not in ("image", "checksum")}
+
+    def digest(self) -> str:
+        """A fingerprint of all lines: ids, texts, splits and pixels, in order."""
+        sha = hashlib.sha256()
+        for batch in self._batches:
+            for name in ("id", "text", "split", "checksum"):
+                sha.update(json.dumps(batch[name].to_pylist()).encode())
+        return sha.hexdigest()
 
     def text(self, row: int) -> str:
         batch, place = self._locate(row)

@@ -15,6 +15,17 @@ from spikehtr.model.recognizer import Output, SpikeHTR
 from spikehtr.text import BLANK
 
 
+class Part(NamedTuple):
+    """One device's part of a batch that several share: the mean of the devices' losses is then the whole batch's.
+
+    `lines` and `frames` are the whole batch's, divided by the number of devices.
+    """
+
+    own: Tensor  # [B], 1 for a line of this device, 0 for one that only fills it up
+    lines: float
+    frames: Tensor  # scalar, valid frames
+
+
 class Losses(NamedTuple):
     """The weighted sum, and its parts before weighting."""
 
@@ -25,17 +36,23 @@ class Losses(NamedTuple):
     bypass: Tensor
 
 
-def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor) -> Tensor:
+def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor, part: Part | None = None) -> Tensor:
     """Mean over lines of -log p(target) / target length; a line too short to spell its target counts 0.
 
     logits [B, L, V], lengths [B], targets [B, U] of labels, target_lengths [B] -> scalar
     """
     log_probs = wide(logits).log_softmax(-1).transpose(0, 1)  # [L, B, V]
     with torch.autocast(logits.device.type, enabled=False):
-        return F.ctc_loss(log_probs, targets, lengths, target_lengths, blank=BLANK, zero_infinity=True)
+        costs = F.ctc_loss(
+            log_probs, targets, lengths, target_lengths, blank=BLANK, reduction="none", zero_infinity=True
+        )
+    costs = costs / target_lengths.clamp(min=1)
+    return costs.mean() if part is None else (costs * part.own).sum() / part.lines
 
 
-def symmetric_kl(main: Tensor, aux: Tensor, lengths: Tensor, temperature: float = 1.0) -> Tensor:
+def symmetric_kl(
+    main: Tensor, aux: Tensor, lengths: Tensor, temperature: float = 1.0, part: Part | None = None
+) -> Tensor:
     """Mean over valid frames of (KL(p|q) + KL(q|p)) / 2 = sum((p - q)(log p - log q)) / 2.
 
     logits [B, L, V] of both heads, lengths [B] -> scalar
@@ -44,7 +61,9 @@ def symmetric_kl(main: Tensor, aux: Tensor, lengths: Tensor, temperature: float 
     log_q = (wide(aux) / temperature).log_softmax(-1)
     skl = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2  # [B, L]
     mask = valid_mask(lengths, skl.shape[1])
-    return (skl * mask).sum() / mask.sum()
+    if part is None:
+        return (skl * mask).sum() / mask.sum()
+    return (skl * mask * part.own[:, None]).sum() / part.frames
 
 
 def bypass_penalty(net: SpikeHTR) -> Tensor:
@@ -56,12 +75,17 @@ def bypass_penalty(net: SpikeHTR) -> Tensor:
 
 
 def spike_htr_loss(
-    out: Output, targets: Tensor, target_lengths: Tensor, net: SpikeHTR, config: TrainingConfig
+    out: Output,
+    targets: Tensor,
+    target_lengths: Tensor,
+    net: SpikeHTR,
+    config: TrainingConfig,
+    part: Part | None = None,
 ) -> Losses:
     """What training minimises: main + 0.2 aux + 0.05 KL (+ penalty on alpha), with the config's weights."""
-    main = ctc(out.logits, out.lengths, targets, target_lengths)
-    aux = ctc(out.aux_logits, out.lengths, targets, target_lengths)
-    kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature)
+    main = ctc(out.logits, out.lengths, targets, target_lengths, part)
+    aux = ctc(out.aux_logits, out.lengths, targets, target_lengths, part)
+    kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature, part)
     bypass = bypass_penalty(net)
     total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
     return Losses(total, main, aux, kl, bypass)

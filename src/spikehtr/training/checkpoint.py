@@ -71,6 +71,7 @@ def restore(checkpoint: Checkpoint, net: nn.Module, optimizer: torch.optim.Optim
         moments = {
             key: checkpoint.tensors[f"{key}.{name}"] for key in _MOMENTS if f"{key}.{name}" in checkpoint.tensors
         }
-        if moments:  # the step counter stays on the CPU, as AdamW keeps it
-            optimizer.state[p] = {key: v.clone() if key == "step" else v.to(p.device) for key, v in moments.items()}
+        if moments:  # AdamW keeps its step counter on the CPU, unless it is the fused one
+            stays = set() if optimizer.defaults.get("fused") else {"step"}
+            optimizer.state[p] = {key: v.clone() if key in stays else v.to(p.device) for key, v in moments.items()}
     average.updates = checkpoint.state["average_updates"]

@@ -15,16 +15,51 @@ def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     decayed = [p for p in net.parameters() if p.dim() > 1]
     free = [p for p in net.parameters() if p.dim() <= 1]
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.learning_rate)
+    on_gpu = all(p.device.type == "cuda" for p in net.parameters())
+    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=on_gpu)
 
 
-def learning_rate(progress: float, warmup: float, config: TrainingConfig) -> float:
-    """The rate at `progress` (0 to 1) of a run whose first `warmup` share rises linearly; then a half cosine."""
-    if progress < warmup:
-        return config.learning_rate * progress / warmup
-    done = (progress - warmup) / max(1 - warmup, 1e-9)
-    swing = config.learning_rate - config.min_learning_rate
-    return config.min_learning_rate + swing * (1 + math.cos(math.pi * min(done, 1.0))) / 2
+class Schedule:
+    """How far a run is, from 0 to 1, by steps or by the clock; and the learning rate there.
+
+    The rate rises linearly over the warm-up epochs (half the run at most) and then falls by a half cosine that ends
+    where the run ends. A run by the clock learns only on the way when its warm-up is over: `warmed` keeps that.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        epoch_length: int,
+        max_steps: int | None = None,
+        max_minutes: float | None = None,
+    ) -> None:
+        self.config = config
+        self.seconds = None if max_minutes is None else 60 * max_minutes
+        self.steps = None if self.seconds else max_steps or config.epochs * epoch_length
+        self.warmup_steps = config.warmup_epochs * epoch_length
+        self.warmed: float | None = None
+        if self.steps is not None:
+            self.warmup_steps = min(self.warmup_steps, self.steps / 2)
+            self.warmed = self.warmup_steps / self.steps
+
+    @property
+    def limit(self) -> dict[str, float | None]:
+        """What ends the run, to tell one run from another."""
+        return {"steps": self.steps, "seconds": self.seconds}
+
+    def progress(self, step: int, seconds: float) -> float:
+        return step / self.steps if self.steps is not None else min(1.0, seconds / (self.seconds or 1.0))
+
+    def rate(self, step: int, progress: float) -> float:
+        """The learning rate of a step taken at `progress`."""
+        c = self.config
+        if step < self.warmup_steps and progress < 0.5:
+            return c.learning_rate * max(step / self.warmup_steps, 2 * progress)
+        if self.warmed is None:
+            self.warmed = progress
+        done = (progress - self.warmed) / max(1 - self.warmed, 1e-9)
+        swing = c.learning_rate - c.min_learning_rate
+        return c.min_learning_rate + swing * (1 + math.cos(math.pi * min(done, 1.0))) / 2
 
 
 class WeightAverage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spikehtr.config import Config
 from spikehtr.data.batching import Indices, Lines
@@ -12,6 +13,7 @@ from spikehtr.data.check import frames_needed
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset, normalise, show
+from spikehtr.training.finetune import Mode, change_charset
 
 _HOLD_OUT = 10  # every tenth line, where no split is marked
 
@@ -23,7 +25,18 @@ class Sets:
     remarks: list[str] = field(default_factory=list)  # for the user, before training starts
 
 
-def training_sets(store: LineStore, config: Config) -> Sets:
+def training_sets(
+    store: LineStore,
+    config: Config,
+    known: Charset | None = None,
+    mode: Mode = "extend",
+    allow_unknown: bool = False,
+) -> Sets:
+    """`known` holds the characters of the model to start from, `mode` what becomes of them.
+
+    Validation lines with characters that the new model cannot write are an error unless `allow_unknown`: each such
+    character would count as wrong whatever the model learns.
+    """
     remarks: list[str] = []
     train, validation = store.rows("train"), store.rows("validation")
     if not len(train):
@@ -34,16 +47,27 @@ def training_sets(store: LineStore, config: Config) -> Sets:
             f"no line is marked as training: every {_HOLD_OUT}th of {len(everything)} is held out to validate"
         )
     train = _spellable(store, train, config, remarks)
+    charset = _charset(store, train, known, mode, remarks)
+    if known is not None and mode == "keep":
+        train = _writable(store, train, charset, remarks)
     if not len(train):
         raise SpikeHTRError(f"{store.path}: no line to train on; `spikehtr data check` says why")
-    charset = Charset.from_texts(normalise(store.text(int(row))) for row in train)
-    _note_unknown(store, validation, charset, remarks)
+    _check_unknown(store, validation, charset, remarks, allow_unknown)
     width, cache = config.data.max_width, config.data.cache_mb
     return Sets(
         Lines(store, train, charset, width, cache),
         Lines(store, validation, charset, width, cache // 4, labelled=False),
         remarks,
     )
+
+
+def _charset(store: LineStore, rows: Indices, known: Charset | None, mode: Mode, remarks: list[str]) -> Charset:
+    texts = (normalise(store.text(int(row))) for row in rows)
+    if known is None:
+        return Charset.from_texts(texts)
+    change = change_charset(known, texts, mode)
+    remarks.append(f"--charset {mode}: {change.message}")
+    return change.charset
 
 
 def _spellable(store: LineStore, rows: Indices, config: Config, remarks: list[str]) -> Indices:
@@ -59,14 +83,32 @@ def _spellable(store: LineStore, rows: Indices, config: Config, remarks: list[st
     return rows[~narrow]
 
 
-def _note_unknown(store: LineStore, rows: Indices, charset: Charset, remarks: list[str]) -> None:
-    unknown: set[str] = set()
-    lines = 0
-    for row in rows:
-        found = charset.unknown(normalise(store.text(int(row))))
-        unknown.update(found)
-        lines += bool(found)
-    if lines:
+def _writable(store: LineStore, rows: Indices, charset: Charset, remarks: list[str]) -> Indices:
+    """The rows whose text the charset can write."""
+    unknown, lines = _unknown(store, rows, charset)
+    if unknown:
         remarks.append(
-            f"{lines} validation lines hold characters that training never shows: {show(sorted(unknown)[:10])}"
+            f"{int(lines.sum())} of {len(rows)} training lines hold characters that the model does not know and are "
+            f"left out: {_some(unknown)}; --charset extend would add them"
         )
+    return rows[~lines]
+
+
+def _check_unknown(store: LineStore, rows: Indices, charset: Charset, remarks: list[str], allow_unknown: bool) -> None:
+    unknown, lines = _unknown(store, rows, charset)
+    if not unknown:
+        return
+    found = f"{int(lines.sum())} validation lines hold characters that training never shows: {_some(unknown)}"
+    if not allow_unknown:
+        raise SpikeHTRError(f"{found}; mend their texts, or count them as errors with --allow-unknown")
+    remarks.append(f"{found}; they count as errors")
+
+
+def _unknown(store: LineStore, rows: Indices, charset: Charset) -> tuple[list[str], NDArray[np.bool_]]:
+    """The characters that `charset` lacks, and which rows hold one."""
+    each = [charset.unknown(normalise(store.text(int(row)))) for row in rows]
+    return sorted(set().union(*each)), np.array([bool(found) for found in each], dtype=bool)
+
+
+def _some(characters: list[str]) -> str:
+    return show(characters[:10]) + (f" and {len(characters) - 10} more" if len(characters) > 10 else "")

@@ -1,0 +1,42 @@
+"""Devices and number formats, by Lightning Fabric: one process or several, bf16 where a GPU has it, else TF32."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+import torch
+
+# Not `lightning.fabric`, the same code: importing `lightning` loads torchvision where there is one, and fails where
+# that one was built for another torch.
+from lightning_fabric import Fabric
+
+from spikehtr.errors import SpikeHTRError
+
+Precision = Literal["auto", "fp32", "bf16", "fp64"]
+_FABRIC: dict[str, Any] = {"fp32": "32-true", "bf16": "bf16-mixed", "fp64": "64-true"}
+
+
+def make_fabric(device: str = "cpu", devices: int = 1, precision: Precision = "auto") -> Fabric:
+    """`device` is cpu, cuda or cuda:N; with `devices` above 1 `launch()` starts the other processes.
+
+    Under torchrun its own number of processes counts.
+    """
+    wanted = torch.device(device)
+    if devices > 1 and wanted.index is not None:
+        raise SpikeHTRError(f"--device {device} names one device, --devices {devices} asks for several: give one")
+    if wanted.type == "cuda" and devices > torch.cuda.device_count():
+        raise SpikeHTRError(f"--devices {devices}: there are {torch.cuda.device_count()} GPUs here")
+    if precision == "auto":
+        has_bf16 = wanted.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bf16" if has_bf16 else "fp32"
+    if wanted.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32 for what stays in fp32
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
+        return Fabric(
+            accelerator=wanted.type,
+            devices=devices if wanted.index is None else [wanted.index],
+            strategy="ddp" if devices > 1 else "auto",
+            precision=_FABRIC[precision],
+        )

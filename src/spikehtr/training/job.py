@@ -1,0 +1,156 @@
+"""A training from its data to its report: what `spikehtr train` does, for other programs too."""
+
+from __future__ import annotations
+
+import math
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightning_fabric import Fabric
+
+from spikehtr.config import Config
+from spikehtr.data.compiling import open_lines
+from spikehtr.errors import SpikeHTRError
+from spikehtr.training.checkpoint import LAST, PREVIOUS
+from spikehtr.training.finetune import Mode, starting_weights
+from spikehtr.training.log import Log
+from spikehtr.training.loop import Run, Tell, Told
+from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
+from spikehtr.training.report import finish
+from spikehtr.training.sets import Sets, training_sets
+from spikehtr.weights import Loaded, load_model
+
+SETTINGS = "config.yaml"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a run is made of but the devices it runs on."""
+
+    config: Config
+    data: Sequence[str | Path]
+    folder: Path
+    start: Path | None = None  # a model to go on from
+    charset: Mode = "extend"  # what becomes of that model's characters
+    max_steps: int | None = None
+    max_minutes: float | None = None
+    resume: bool = False
+    allow_unknown: bool = False
+    half: bool = False
+
+    def claim_folder(self) -> None:
+        """Make the folder, or say why it will not do; before any work."""
+        has_run = (self.folder / LAST).exists() or (self.folder / PREVIOUS).exists()
+        if has_run and not self.resume:
+            raise SpikeHTRError(
+                f"{self.folder} holds a run already: add --resume to go on with it, or name another folder"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise SpikeHTRError(f"{self.folder}: cannot be written ({error.strerror}); name another folder") from None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    finished: bool
+    step: int
+    cer: float | None  # of the best model on the validation lines
+    report: Path | None
+
+
+def carry_out(
+    job: Job,
+    fabric: Fabric,
+    say: Callable[[str], None],
+    tell: Tell | None = None,
+    reading: Callable[[int], None] | None = None,
+    model: Loaded | None = None,
+) -> Outcome:
+    """Run the job to its end, or until it is interrupted. `fabric` is launched; only its first process writes.
+
+    `model`: what `job.start` names, where it is loaded already.
+    """
+    config = job.config
+    if job.start and model is None:
+        model = load_model(job.start)
+    with fabric.rank_zero_first():  # one process fills the cache, the others find it
+        store = open_lines(job.data, config.model.height, config.data.max_width, reading)
+    sets = training_sets(store, config, model.charset if model else None, job.charset, job.allow_unknown)
+    for remark in sets.remarks:
+        say(remark)
+    data = data_record(store, sets)
+    start = starting_weights(model, config, sets.train.charset) if model else None
+    run = Run(
+        config,
+        sets.train,
+        sets.validation,
+        job.folder,
+        fabric,
+        job.max_steps,
+        job.max_minutes,
+        start,
+        provenance(data, job.start),
+        job.half,
+    )
+    if job.resume and (warning := run.resume()):
+        say(warning)
+    say(_opening(run, sets))
+    environment = run_environment(str(fabric.device), config.training.seed)
+    if run.leads:
+        config.save(job.folder / SETTINGS)
+        write_json(job.folder / DATA, data)
+        write_json(job.folder / ENVIRONMENT, environment)
+    with stop_on_interrupt(run):
+        run.fit(tell=_with_log(run, tell))
+    cer = None if math.isinf(run.best) else run.best
+    report = None
+    if run.finished and run.leads:
+        report = finish(job.folder, sets.validation, str(fabric.device), data, environment)
+    fabric.barrier()
+    return Outcome(run.finished, run.step, cer, report)
+
+
+def _opening(run: Run, sets: Sets) -> str:
+    sizes = f"{len(sets.train)} lines to train on, {len(sets.validation)} to validate"
+    steps, seconds = run.schedule.steps, run.schedule.seconds
+    limit = f"of {steps}" if steps is not None else f"(the run takes {(seconds or 0) / 60:g} minutes)"
+    world = f" x {run.fabric.world_size}" if run.fabric.world_size > 1 else ""
+    return f"{sizes}, {len(sets.train.charset) - 1} characters; step {run.step} {limit} on {run.device}{world}"
+
+
+def _with_log(run: Run, tell: Tell | None) -> Tell:
+    log = Log(run.folder, run.step) if run.leads else None
+
+    def both(told: Told) -> None:
+        if log is not None:
+            log(told)
+        if tell is not None:
+            tell(told)
+
+    return both
+
+
+@contextmanager
+def stop_on_interrupt(run: Run) -> Iterator[None]:
+    """Ctrl-C ends the run after the step under way, saved; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        run.stopping = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,97 @@
+"""What a run's folder says of its making: data, environment, and the card beside the model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from spikehtr.data.store import LineStore
+from spikehtr.files import whole_file
+from spikehtr.report import environment
+from spikehtr.text import show
+from spikehtr.training.sets import Sets
+from spikehtr.version import __version__
+from spikehtr.weights import Loaded
+
+CARD, DATA, ENVIRONMENT = "best.md", "data.json", "environment.json"
+
+
+def data_record(store: LineStore, sets: Sets) -> dict[str, Any]:
+    """The data of a run, for its folder; `digest` changes when any line does."""
+    return {
+        "sources": store.meta["sources"],
+        "digest": store.digest(),
+        "lines": store.meta["lines"],
+        "left_out_by_reading": store.meta["left_out"],
+        "trained_on": len(sets.train),
+        "validated_on": len(sets.validation),
+        "characters": "".join(sets.train.charset.characters),
+        "remarks": sets.remarks,
+    }
+
+
+def run_environment(device: str, seed: int) -> dict[str, Any]:
+    return {"command": shlex.join(["spikehtr", *sys.argv[1:]]), "seed": seed, **environment(device)}
+
+
+def provenance(data: dict[str, Any], start: Path | None) -> dict[str, Any]:
+    """What the model file's header keeps of a run's making, beside its scores."""
+    kept = {name: data[name] for name in ("sources", "digest", "trained_on", "validated_on")}
+    kept["sources"] = [Path(str(source)).name for source in kept["sources"]]  # names, not the maker's folders
+    return {"data": kept, "code_version": __version__, "started_from": start.name if start else None}
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_card(path: Path, model: Loaded, file: str) -> None:
+    """A page about a model, for who comes across its file."""
+    notes, c = model.notes, model.config
+    cer = notes.get("validation_cer")
+    data = notes["data"]
+    started = f", going on from `{notes['started_from']}`" if notes.get("started_from") else ""
+    score = f"CER {cer:.2%}" if cer is not None else "no score: there was no line to validate on"
+    sources = ", ".join(data["sources"])
+    lines = f"{data['trained_on']} lines trained on, {data['validated_on']} validated on, from {sources}"
+    effort = f"{notes['epochs']} epochs, {notes['step']} steps, {notes['minutes']:g} minutes"
+    text = f"""# {Path(file).stem}: a Spike-HTR model for handwritten text lines
+
+```sh
+spikehtr evaluate {file} --data LINES
+```
+```python
+from spikehtr import Recognizer
+print(Recognizer.load("{file}").transcribe("line.png").text)
+```
+
+| | |
+|---|---|
+| network | {_network(model)} |
+| input | grey lines, {c.model.height} px high, at most {c.data.max_width} px wide (wider ones are scaled down) |
+| data | {lines} |
+| data digest | `{data["digest"]}` |
+| training | {effort}, seed {notes["seed"]}{started} |
+| validation | {score} (greedy decoding, averaged weights, chosen on these very lines: a test set reads worse) |
+| code | spikehtr {notes["code_version"]} |
+
+**Characters** ({len(model.charset) - 1}): {show(model.charset.characters)}
+
+**What to expect.** It reads single text lines of hands, languages and layouts like those it was trained on; on others
+measure first (`spikehtr evaluate`), and fine-tune (`spikehtr train --from {file}`). It writes only the characters
+above. The settings of network, data and training are in the file's header: nothing else is needed to load it.
+The licence of the data it was trained on may bind its use: add it here before you publish the model.
+"""
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _network(model: Loaded) -> str:
+    m = model.config.model
+    size = sum(p.numel() for p in model.net.parameters()) / 1e6
+    kind = "spiking (LIF)" if m.neuron == "lif" else "GELU control"
+    return f"{kind}, dim {m.dim}, T = {m.timesteps}, mixer {' '.join(m.mixer.operators)}, {size:.2f} M parameters"

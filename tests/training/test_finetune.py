@@ -1,0 +1,75 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import micro
+from spikehtr import SpikeHTR
+from spikehtr.errors import SpikeHTRError
+from spikehtr.text import Charset
+from spikehtr.training.finetune import change_charset, starting_weights
+from spikehtr.weights import Loaded
+
+letters = st.text("abcdefgh", min_size=1)
+
+
+@given(letters, st.lists(letters, min_size=1))
+def test_modes_keep_extend_and_replace_the_characters(known, texts):
+    charset, found = Charset.from_texts([known]), set("".join(texts))
+    kept = change_charset(charset, texts, "keep")
+    assert (kept.charset, kept.added, kept.dropped) == (charset, [], [])
+    extended = change_charset(charset, texts, "extend")
+    assert set(extended.charset.characters) == set(known) | found
+    assert extended.charset.characters[: len(charset) - 1] == charset.characters  # labels of the old ones stay
+    replaced = change_charset(charset, texts, "replace")
+    assert set(replaced.charset.characters) == found
+    assert set(replaced.added) == set(extended.added) == found - set(known)
+    assert set(replaced.dropped) == set(known) - found
+
+
+def test_the_message_lists_what_changes():
+    said = change_charset(Charset(("a", "b")), ["bc"], "replace").message
+    assert said == "2 characters; added 1: 'c' (U+0063); dropped 1: 'a' (U+0061)"
+    assert change_charset(Charset(("a",)), ["a"], "extend").message == "1 characters; none added, none dropped"
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    torch.manual_seed(5)
+    config = micro(timesteps=1)
+    charset = Charset(("a", "b", "c"))
+    return Loaded(SpikeHTR(config.model, 4), config, charset, {})
+
+
+@pytest.mark.parametrize("characters", [("a", "b", "c"), ("a", "b", "c", "x"), ("c", "y", "a"), ("x",)])
+def test_known_characters_keep_their_rows_and_all_else_is_the_model_s(loaded, characters):
+    charset = Charset(characters)
+    start = starting_weights(loaded, loaded.config, charset)
+    net = SpikeHTR(loaded.config.model, len(charset))
+    net.load_state_dict(start)
+    old = loaded.net.head.linear
+    assert torch.equal(net.head.linear.weight[0], old.weight[0])  # the blank
+    for label, character in enumerate(characters, start=1):
+        if character in loaded.charset:
+            source = loaded.charset.encode(character)[0]
+            assert torch.equal(net.head.linear.weight[label], old.weight[source])
+            assert torch.equal(net.head.linear.bias[label], old.bias[source])
+        else:
+            assert not (net.head.linear.weight[label] == old.weight[:, None]).all(-1).any()
+    rest = {name: value for name, value in loaded.net.state_dict().items() if not name.startswith("head.linear")}
+    assert all(torch.equal(start[name], value) for name, value in rest.items())
+
+
+def test_a_setting_that_does_not_fit_the_weights_is_refused(loaded):
+    wider = loaded.config.with_overrides({"model.mixer.mlp_ratio": 3.0})
+    with pytest.raises(SpikeHTRError, match="does not fit the weights"):
+        starting_weights(loaded, wider, loaded.charset)
+    deeper = loaded.config.with_overrides({"model.encoder.dual_resolution": False})
+    with pytest.raises(SpikeHTRError, match="does not fit the weights"):
+        starting_weights(loaded, deeper, loaded.charset)
+
+
+def test_more_timesteps_fit(loaded):
+    longer = loaded.config.with_overrides({"model.timesteps": 2})
+    start = starting_weights(loaded, longer, loaded.charset)
+    SpikeHTR(longer.model, len(loaded.charset)).load_state_dict(start)
