@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spikehtr import kernels
 from spikehtr.config import InkCoderConfig
 from spikehtr.model.masking import column_mask, wide
 
@@ -56,6 +57,10 @@ def sobel(a: Tensor, widths: Tensor) -> Tensor:
 
 def quantiles(a: Tensor, widths: Tensor, *qs: float) -> list[Tensor]:
     """Per-line quantiles over valid pixels, linearly interpolated; each [B, 1, 1, 1]."""
+    if kernels.fast(a):
+        from spikehtr.kernels import quantile
+
+        return quantile.quantiles(a, widths, *qs)
     outside = ~column_mask(widths, a.shape[-1])
     ordered = a.masked_fill(outside, torch.inf).flatten(1).sort(dim=1).values  # [B, H*W], padding last
     last = widths[:, None] * a.shape[2] - 1  # [B, 1], index of the largest valid value

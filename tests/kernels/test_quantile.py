@@ -1,0 +1,77 @@
+"""Selection against sorting: the very same numbers."""
+
+import pytest
+import torch
+from kernels_help import DEVICE, needs_gpu
+
+from spikehtr.config import InkCoderConfig
+from spikehtr.kernels import quantile as fast
+from spikehtr.model.inkcoder import InkCoder, quantiles
+
+QS = (0.02, 1.0)
+
+
+def maps(height=7, width=150, kind="float"):
+    g = torch.Generator().manual_seed(height * 1000 + width)
+    a = torch.rand(3, 1, height, width, generator=g)
+    if kind == "levels":  # many equal values, as in a scanned line
+        a = (a * 6).round() / 6
+    elif kind == "signed":
+        a = (a - 0.5) * 1e3
+    elif kind == "flat":
+        a = torch.full_like(a, 0.3)
+    widths = torch.tensor([width, max(1, width // 2), 1])
+    return a.to(DEVICE), widths.to(DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "height", "width"),
+    [("float", 7, 150), ("levels", 7, 150), ("signed", 7, 150), ("flat", 4, 128), ("float", 1, 1)],
+)
+def test_equals_sorting_to_the_last_bit(kind, height, width, monkeypatch):
+    a, widths = maps(height, width, kind)
+    found = fast.quantiles(a, widths, *QS)
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    expected = quantiles(a, widths, *QS)
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == (3, 1, 1, 1)
+        assert torch.equal(one, other)
+
+
+def test_what_lies_in_the_padding_does_not_matter():
+    a, widths = maps()
+    wider = torch.nn.functional.pad(a, (0, 40), value=-7.0)
+    for b, w in enumerate(widths.tolist()):
+        wider[b, :, :, w:] = torch.nan if b % 2 else -7.0
+    plain, padded = fast.quantiles(a, widths, *QS), fast.quantiles(wider, widths, *QS)
+    alone = fast.quantiles(a[1:2, :, :, : int(widths[1])], widths[1:2], *QS)
+    for one, two, three in zip(plain, padded, alone, strict=True):
+        assert torch.equal(one, two)
+        assert torch.equal(one[1:2], three)
+
+
+def test_gates_are_the_references(monkeypatch):
+    coder = InkCoder(InkCoderConfig(), 2).to(DEVICE)
+    g = torch.Generator().manual_seed(0)
+    image = torch.rand(2, 1, 16, 24, generator=g).to(DEVICE)
+    widths = torch.tensor([24, 17], device=DEVICE)
+    called = []
+    original = fast.quantiles
+    monkeypatch.setattr(fast, "quantiles", lambda *args: called.append(1) or original(*args))
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "triton")
+    found = coder(image, widths)
+    assert len(called) == 2  # intensity, and edges
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    expected = coder(image, widths)
+    assert len(called) == 2
+    assert torch.equal(found, expected)
+
+
+@needs_gpu
+def test_equals_sorting_at_real_size(monkeypatch):
+    a = torch.rand(64, 1, 64, 592, device="cuda").square()
+    widths = torch.randint(1, 593, (64,), device="cuda")
+    found = fast.quantiles(a, widths, 0.02, 0.75)
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    for one, other in zip(found, quantiles(a, widths, 0.02, 0.75), strict=True):
+        assert torch.equal(one, other)
