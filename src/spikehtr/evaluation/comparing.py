@@ -9,10 +9,10 @@ from typing import Any
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluating import Evaluation
-from spikehtr.evaluation.intervals import FEW, LEVEL, SAMPLES, paired_bootstrap
+from spikehtr.evaluation.intervals import paired_bootstrap
 from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.rates import character_edits, total
-from spikehtr.evaluation.summary import MAIN, clusters_of, count_units, finite
+from spikehtr.evaluation.summary import MAIN, clusters_of, finite, resampling
 from spikehtr.evaluation.tables import columns, interval_note, percent
 from spikehtr.evaluation.writing import make_folder, show_line, write_evaluation, write_json, write_table
 from spikehtr.report import Report, environment
@@ -50,26 +50,22 @@ def _keys(predictions: Sequence[Prediction]) -> list[tuple[str, str, int]]:
 
 def compare(a: Evaluation, b: Evaluation) -> dict[str, Any]:
     """Everything about two matched evaluations (`match_lines`), ready for JSON, without the single lines."""
-    clusters = clusters_of(a.predictions)
-    units = count_units(a.predictions)
     names = list(dict.fromkeys(p.set for p in a.predictions))
     sets = {}
     for name in names if len(names) > 1 else []:
         rows = [i for i, p in enumerate(a.predictions) if p.set == name]
-        sets[name] = _compared(a.keep(rows).predictions, b.keep(rows).predictions)
+        sets[name] = _comparison(a.keep(rows).predictions, b.keep(rows).predictions)
     return {
         "models": {A: a.about.get("model"), B: b.about.get("model")},
-        "lines": len(a.predictions),
-        "resampled": "documents" if clusters else "lines",
-        "units": units,
-        "too_few": units < FEW,
-        "level": LEVEL,
-        "resamples": SAMPLES,
-        "comparisons": _compared(a.predictions, b.predictions),
+        **_comparison(a.predictions, b.predictions),
         "sets": sets,
         A: a.summary,
         B: b.summary,
     }
+
+
+def _comparison(a: Sequence[Prediction], b: Sequence[Prediction]) -> dict[str, Any]:
+    return resampling(a) | {"lines": len(a), "comparisons": _compared(a, b)}
 
 
 def _compared(a: Sequence[Prediction], b: Sequence[Prediction]) -> dict[str, Any]:
@@ -112,14 +108,21 @@ def comparison_lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"{B}: {result['models'][B]}"
     yield f"on the same {result['lines']} lines:"
     yield from columns(_HEAD, comparison_rows(result["comparisons"]))
-    for name, comparisons in result["sets"].items():
-        yield from columns([name, *_HEAD[1:]], comparison_rows(comparisons))
+    yield ""
     for name, c in result["comparisons"].items():
         yield f"  {name}: {c['verdict']}"
     yield f"  {interval_note(result)}"
+    for name, part in result["sets"].items():
+        yield from columns([_set_title(name, part), *_HEAD[1:]], comparison_rows(part["comparisons"]))
+    yield ""
     for letter in (A, B):
         speed, ratio = result[letter]["lines_per_second"], result[letter]["keep_ratio"]
         yield f"  {letter}: {speed:.1f} lines/s on {result[letter]['device']}, reduction ratio r {ratio:.3f}"
+
+
+def _set_title(name: str, part: dict[str, Any]) -> str:
+    documents = f", {part['units']} documents" if part["resampled"] == "documents" else ""
+    return f"{name} ({part['lines']} lines{documents})"
 
 
 def most_different(a: Evaluation, b: Evaluation) -> list[int]:
@@ -172,8 +175,8 @@ def _page(
     if result["sets"]:
         report.heading("By set")
         report.text("The more sets are looked at, the more likely one of them shows a difference by chance.")
-    for name, comparisons in result["sets"].items():
-        report.table([name, *_HEAD[1:]], comparison_rows(comparisons), "lrrrrrl")
+    for name, part in result["sets"].items():
+        report.table([_set_title(name, part), *_HEAD[1:]], comparison_rows(part["comparisons"]), "lrrrrrl")
     different = most_different(a, b)
     report.heading("Where they differ most")
     report.text(f"{len(different)} of {result['lines']} lines have more character errors with one of the two.")

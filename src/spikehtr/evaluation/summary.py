@@ -48,15 +48,10 @@ def rates_of(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Rates of some lines, intervals over `clusters_of` them."""
     clusters = clusters_of(predictions)
     pairs = [(p.reference, p.text) for p in predictions]
-    units = count_units(predictions)
     return {
         "lines": len(predictions),
         "documents": len({(p.set, p.document) for p in predictions if p.document is not None}),
-        "resampled": "documents" if clusters else "lines",
-        "units": units,
-        "too_few": units < FEW,
-        "level": LEVEL,
-        "resamples": SAMPLES,
+        **resampling(predictions),
         "rates": {name: _rate([counted(*pair) for pair in pairs], clusters) for name, counted in RATES.items()},
         "keep_ratio": sum(p.keep_ratio for p in predictions) / max(1, len(predictions)),
         "whole_lines_right": sum(p.reference == p.text for p in predictions) / max(1, len(predictions)),
@@ -70,10 +65,12 @@ def clusters_of(predictions: Sequence[Prediction]) -> list[Hashable] | None:
     return list(known) if len(set(known) - {None}) > 1 else None
 
 
-def count_units(predictions: Sequence[Prediction]) -> int:
-    """How many documents, and lines of no known document, are there to resample."""
+def resampling(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """How intervals of these lines are made: of what, of how many of them, and whether these are too few."""
     clusters = clusters_of(predictions)
-    return len(set(clusters) - {None}) + clusters.count(None) if clusters else len(predictions)
+    units = len(set(clusters) - {None}) + clusters.count(None) if clusters else len(predictions)
+    unit = "documents" if clusters else "lines"
+    return {"resampled": unit, "units": units, "too_few": units < FEW, "level": LEVEL, "resamples": SAMPLES}
 
 
 def finite(number: float) -> float | None:

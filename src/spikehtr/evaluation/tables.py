@@ -47,11 +47,17 @@ def rate_rows(result: dict[str, Any]) -> list[tuple[object, ...]]:
 def set_table(result: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     """Head and rows: a row a set, and one for all."""
     first_rate, *other_rates = MAIN
-    head = ["set", "lines", first_rate, "95 % interval", *other_rates, "lines right", "r"]
+    head = ["set", "lines", first_rate, "95 % interval", "resampled", *other_rates, "lines right", "r"]
     rows: list[list[object]] = []
     for name, part in [*result["sets"].items(), ("all", result)]:
         first, *others = (part["rates"][rate] for rate in MAIN)
-        rates = [percent(first["rate"]), interval_text(first["interval"]), *(percent(o["rate"]) for o in others)]
+        resampled = f"{part['units']} {part['resampled']}"
+        rates = [
+            percent(first["rate"]),
+            interval_text(first["interval"]),
+            resampled,
+            *(percent(o["rate"]) for o in others),
+        ]
         rows.append([name, part["lines"], *rates, f"{part['whole_lines_right']:.1%}", f"{part['keep_ratio']:.3f}"])
     return head, rows
 

@@ -73,7 +73,7 @@ def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], 
     report.text(interval_note(result))
     if result["sets"]:
         report.heading("By set")
-        report.table(*set_table(result), "lrrrrrrr")
+        report.table(*set_table(result), "lrrrrrrrr")
     report.heading("What goes wrong")
     for kind, title in (("substitutions", "Taken for another"), ("deletions", "Left out"), ("insertions", "Put in")):
         report.heading(title, 3)

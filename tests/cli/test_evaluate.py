@@ -1,0 +1,177 @@
+"""`spikehtr evaluate` as a person meets it."""
+
+import csv
+import io
+import json
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from conftest import draw_line, micro
+from spikehtr.cli import main
+from spikehtr.data.compiling import compile_store
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.text import Charset
+from spikehtr.weights import save_model
+
+WORDS = {"old": ["ink", "pen, nib", "Pine", "kin"], "new": ["bin", "epic!", "nice", "pie"]}
+
+
+def make_model(path, seed, height=24):
+    config = micro(height=height, timesteps=1).with_overrides({"data.max_width": 96, "data.workers": 0})
+    charset = Charset.from_texts(" ".join(WORDS["old"] + WORDS["new"]))
+    torch.manual_seed(seed)
+    save_model(path, SpikeHTR(config.model, len(charset)), config, charset)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Two sets of a few drawn lines, in documents of two, and models that have learnt nothing."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    for name, words in WORDS.items():
+        rows = []
+        for number, word in enumerate(words):
+            png = io.BytesIO()
+            Image.fromarray(draw_line(word, seed=number)).save(png, "PNG")
+            split = "test" if number else "train"
+            rows.append(
+                {"image": {"bytes": png.getvalue()}, "text": word, "document": f"{number // 2}", "split": split}
+            )
+        (folder / name).mkdir()
+        pq.write_table(pa.Table.from_pylist(rows), folder / name / "lines.parquet")
+    make_model(folder / "a.safetensors", 0)
+    make_model(folder / "b.safetensors", 1)
+    make_model(folder / "tall.safetensors", 2, height=32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPIKEHTR_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.fixture
+def run(place, capsys, monkeypatch):
+    """Runs the command in this process: its exit code, output and messages."""
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["spikehtr", "evaluate", *map(str, args)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        told = capsys.readouterr()
+        return stop.value.code, told.out, told.err
+
+    return call
+
+
+BOTH = ("-d", "old", "-d", "new")
+
+
+def test_text_and_json(run):
+    code, out, err = run("a.safetensors", *BOTH)
+    assert (code, err) == (0, "")
+    assert "a.safetensors on 6 lines (test):" in out
+    for name in ("CER, plain", "WER, whitespace words", "WER, punctuation split", "reduction ratio r", "lines/s"):
+        assert name in out
+    assert "resamples of 4 documents; with so few they are too narrow" in out
+    _, out, _ = run("a.safetensors", *BOTH, "--json", "--split", "all")
+    result = json.loads(out)
+    assert len(result["predictions"]) == result["lines"] == 8
+    assert result["data"] == ["old", "new"]
+    assert {name: part["lines"] for name, part in result["sets"].items()} == {"old": 4, "new": 4}
+    assert [p["reference"] for p in result["predictions"]] == WORDS["old"] + WORDS["new"]
+    assert result["documents"] == 4  # `0` and `1`, in each of two sets
+    lengths = [part["rates"]["CER, plain"]["length"] for part in result["sets"].values()]
+    assert sum(lengths) == result["rates"]["CER, plain"]["length"] == sum(map(len, WORDS["old"] + WORDS["new"]))
+
+
+def test_a_set_twice_counts_once_and_a_store_of_several_sources_is_several_sets(run, place):
+    assert json.loads(run("a.safetensors", "-d", "old", "-d", "old", "--json")[1])["lines"] == 3
+    compile_store(["old", "new"], place / "both.arrow", height=24)
+    result = json.loads(run("a.safetensors", "-d", "both.arrow", "--json")[1])
+    assert {name: part["lines"] for name, part in result["sets"].items()} == {"old": 3, "new": 3}
+
+
+def test_a_folder_of_files(run, tmp_path):
+    code, out, _ = run("a.safetensors", *BOTH, "-o", tmp_path / "r" / "s", "--worst", 2)
+    assert code == 0
+    assert f"report: {tmp_path / 'r' / 's' / 'report.html'}" in out
+    made = tmp_path / "r" / "s"
+    assert {path.name for path in made.iterdir()} == {"report.html", "evaluation.json", "lines.tsv", "worst.png"}
+    result = json.loads((made / "evaluation.json").read_text())
+    with (made / "lines.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [(row["set"], row["id"], row["text"]) for row in rows] == [
+        (p["set"], p["id"], p["text"]) for p in result["predictions"]
+    ]
+    page = (made / "report.html").read_text()
+    assert page.count("<figure>") == 2
+    assert "spikehtr evaluate a.safetensors -d old -d new" in page
+
+
+def test_two_models_on_the_same_lines(run, tmp_path):
+    code, out, err = run("a.safetensors", "tall.safetensors", *BOTH, "-o", tmp_path)  # of other heights
+    assert (code, err) == (0, "")
+    assert "on the same 6 lines" in out
+    assert "CER, plain: " in out
+    result = json.loads((tmp_path / "evaluation.json").read_text())
+    for letter, model in (("A", "a.safetensors"), ("B", "tall.safetensors")):
+        alone = json.loads(run(model, *BOTH, "--json")[1])
+        for name, rate in alone["rates"].items():
+            assert result[letter]["rates"][name] == rate
+        assert result["comparisons"]["CER, plain"][letter] == alone["rates"]["CER, plain"]["rate"]
+        assert [p[f"text_{letter}"] for p in result["predictions"]] == [p["text"] for p in alone["predictions"]]
+        assert (tmp_path / letter / "report.html").is_file()
+    found = json.loads(run("a.safetensors", "tall.safetensors", *BOTH, "--json")[1])
+    assert found["comparisons"] == result["comparisons"]
+    assert found["predictions"] == result["predictions"]
+
+
+def test_a_model_does_not_differ_from_itself(run):
+    code, out, _ = run("a.safetensors", "a.safetensors", *BOTH)
+    assert code == 0
+    assert out.count("No real difference shown: B minus A is +0.00 points") == 3
+    assert "is better than" not in out
+
+
+def test_a_source_without_the_split_is_named(run, place):
+    rows = pq.read_table(place / "new" / "lines.parquet").to_pylist()
+    (place / "trained").mkdir()
+    kept = [row for row in rows if row["split"] == "train"]
+    pq.write_table(pa.Table.from_pylist(kept), place / "trained" / "lines.parquet")
+    code, out, err = run("a.safetensors", "-d", "old", "-d", "trained")
+    assert code == 0
+    assert "on 3 lines" in out
+    assert err == "trained: no line of split 'test', left out\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nowhere.safetensors", "-d", "old"], "nowhere.safetensors: no such file"),
+        (["old/lines.parquet", "-d", "old"], "not a model file"),
+        (["a.safetensors", "nowhere.safetensors", "-d", "old"], "nowhere.safetensors: no such file"),
+        (["a.safetensors", "b.safetensors", "a.safetensors", "-d", "old"], "one model, or two to compare, not 3"),
+        (["a.safetensors", "-d", "nowhere"], "no such file or folder: nowhere"),
+        (["a.safetensors", "-d", "empty"], "holds no handwriting data"),
+        (["a.safetensors", "-d", "old", "--split", "validation"], "no line of split 'validation'; there are: test (3)"),
+        (["a.safetensors", "-d", "old", "-o", "a.safetensors"], "a.safetensors: cannot be written"),
+        (["a.safetensors", "-d", "old", "-s", "model.timesteps=2"], "a trained network cannot be changed"),
+        (["a.safetensors", "-d", "old", "--device", "abacus"], "abacus"),
+    ],
+)
+def test_wrong_use_is_explained_and_exits_with_2(run, place, args, says):
+    (place / "empty").mkdir(exist_ok=True)
+    code, out, err = run(*args)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.startswith("spikehtr: ")
+    if "empty" not in args:  # this one lists the formats
+        assert err.count("\n") == 1
+
+
+def test_arguments_that_typer_refuses(run):
+    assert run("a.safetensors")[0] == 2
+    assert run("a.safetensors", "-d", "old", "--worst", "201")[0] == 2
