@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any, Literal
 
@@ -22,6 +23,9 @@ def make_fabric(device: str = "cpu", devices: int = 1, precision: Precision = "a
 
     Under torchrun its own number of processes counts.
     """
+    nodes = 1
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        devices, nodes = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
     wanted = torch.device(device)
     if devices > 1 and wanted.index is not None:
         raise SpikeHTRError(f"--device {device} names one device, --devices {devices} asks for several: give one")
@@ -37,6 +41,7 @@ def make_fabric(device: str = "cpu", devices: int = 1, precision: Precision = "a
         return Fabric(
             accelerator=wanted.type,
             devices=devices if wanted.index is None else [wanted.index],
-            strategy="ddp" if devices > 1 else "auto",
+            num_nodes=nodes,
+            strategy="ddp" if devices * nodes > 1 else "auto",
             precision=_FABRIC[precision],
         )

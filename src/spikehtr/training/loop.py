@@ -184,7 +184,8 @@ class Run:
             self._save_model(cer, epoch + 1)
         self._agree(now=True)
         # Told before it is saved: what is told of a step that was never saved can be taken back, not the reverse.
-        self._say(tell, replace(told, cer=cer, best=better, epoch_ended=True))
+        now = {"seconds": self.seconds, "progress": self.progress}
+        self._say(tell, replace(told, cer=cer, best=better, epoch_ended=True, **now))
         self.save()
 
     def _say(self, tell: Tell | None, told: Told) -> None:

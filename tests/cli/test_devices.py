@@ -1,0 +1,101 @@
+"""Training on several devices, here two processes on the CPU (gloo): the same run as on one."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.torch import load_file
+from test_cli import run
+from test_train import SETTINGS
+
+from spikehtr.assets import FONTS
+from spikehtr.config import Config
+from spikehtr.data.compiling import compile_store
+from spikehtr.data.synth import synthesise
+
+STEPS = 20
+# A batch of all 27 lines: an epoch is a step, so each is in the log, and two processes cannot share it evenly.
+# Random masks and augmentation are drawn by each process for itself, so they are off. In fp64, since in fp32 the last
+# digit, which depends on the order of sums, decides spikes at the threshold.
+SAME = {
+    "training.batch_size": 27,
+    "training.precision": "fp64",
+    "training.learning_rate": 2e-3,
+    "data.augment.probability": 0.0,
+    "model.mixer.dropout": 0.0,
+    "model.mixer.drop_path": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("devices")
+    synthesise(["ink", "pen", "nib", "pine", "kin", "bin", "epic", "nice"], FONTS, 30, folder / "made", height=24)
+    compile_store([folder / "made"], folder / "lines.arrow", height=24)
+    Config().with_overrides(SETTINGS | SAME).save(folder / "micro.yaml")
+    done = run(*command(folder, "one"))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def command(place, name, *more, steps=STEPS):
+    data = ["-d", place / "lines.arrow", "-c", place / "micro.yaml"]
+    return ["train", *data, "-o", place / name, "--max-steps", steps, *more]
+
+
+def curve(place, name):
+    with (place / name / "log.csv").open() as file:
+        return [{key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
+
+
+def start(*args, **options):
+    """Lightning starts the other processes by calling the same script again, so there must be one."""
+    return subprocess.Popen([sys.executable, "-m", *map(str, args)], stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.parametrize("launcher", ["--devices", "torchrun"])
+def test_two_processes_give_the_loss_curve_of_one(place, launcher):
+    if launcher == "torchrun":
+        runner = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "spikehtr"]
+        process = start(*runner, *command(place, launcher))
+    else:
+        process = start("spikehtr", *command(place, launcher, "--devices", 2))
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    one, two = curve(place, "one"), curve(place, launcher)
+    assert len(one) == len(two) == STEPS
+    for a, b in zip(one, two, strict=True):
+        for name in ("loss", "ctc", "aux", "kl", "gradient", "validation_cer", "learning_rate"):
+            assert a[name] == pytest.approx(b[name], rel=1e-4, abs=1e-6), (name, a["step"])
+    assert one[-1]["loss"] < 0.9 * one[0]["loss"]  # it did learn
+    weights, shared = (load_file(place / name / "best.safetensors") for name in ("one", launcher))
+    assert all((weights[name] - shared[name]).abs().max() < 1e-4 for name in weights)
+
+
+def test_ctrl_c_stops_all_processes_and_the_run_goes_on_on_one(place):
+    # The terminal sends Ctrl-C to the whole group.
+    process = start("spikehtr", *command(place, "stopped", "--devices", 2, steps=STEPS), start_new_session=True)
+    log = place / "stopped" / "log.csv"
+    deadline = time.monotonic() + 200
+    while not (log.exists() and len(log.read_text().splitlines()) > 2) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode in (0, 1), errors  # 0 where it was done before the signal came
+    again = run(*command(place, "stopped", "--resume"))
+    assert again.returncode == 0, again.stderr
+    one, stopped = curve(place, "one"), curve(place, "stopped")
+    assert [row["step"] for row in stopped] == [row["step"] for row in one]
+    assert stopped[-1]["loss"] == pytest.approx(one[-1]["loss"], rel=1e-4)
+
+
+def test_a_mistake_in_several_processes_is_told_once(place):
+    process = start("spikehtr", *command(place, "wrong", "--devices", 2, "-s", "data.max_width=8"))
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 2, errors
+    assert errors.count("no line to train on") == 1
