@@ -72,9 +72,9 @@ class Report:
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[object]], align: str = "") -> None:
         """`align` has a letter a column: l, r or c; columns it does not reach are l. An empty `head` leaves it out."""
-        cells = [_row("th", head, align)] if head else []
-        body = [_row("td", row, align) for row in rows]
-        self._parts.append(f'<div class="wide"><table>{"".join(cells + body)}</table></div>')
+        top = f"<thead>{_row('th', head, align)}</thead>" if head else ""
+        body = "".join(_row("td", row, align) for row in rows)
+        self._parts.append(f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>')
 
     def figure(self, picture: bytes | Figure, alt: str, caption: str = "") -> None:
         """`picture`: the bytes of a PNG, or a matplotlib figure; `alt` says what it shows to who cannot see it."""

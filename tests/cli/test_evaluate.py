@@ -75,7 +75,7 @@ def test_text_and_json(run):
     assert "a.safetensors on 6 lines (test):" in out
     for name in ("CER, plain", "WER, whitespace words", "WER, punctuation split", "reduction ratio r", "lines/s"):
         assert name in out
-    assert "resamples of 4 documents; with so few they are too narrow" in out
+    assert "by resampling documents, 2000 times; there are 4: with so few, intervals are too narrow" in out
     _, out, _ = run("a.safetensors", *BOTH, "--json", "--split", "all")
     result = json.loads(out)
     assert len(result["predictions"]) == result["lines"] == 8

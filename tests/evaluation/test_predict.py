@@ -7,7 +7,9 @@ from spikehtr.data.compiling import compile_store
 from spikehtr.data.synth import synthesise
 from spikehtr.evaluation.evaluating import evaluate_lines
 from spikehtr.evaluation.predict import predict
+from spikehtr.evaluation.tables import about_rows
 from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.text import Charset
 
 
 def lines_of(folder, names):
@@ -48,6 +50,14 @@ def test_parts_are_sets(tmp_path):
     assert found.about["model"] == "m"
     assert found.about["lines_per_second"] > 0
     assert (found.picture(12) == single.store.line(2)).all()
+    assert found.about["unknown_characters"] == {"characters": [], "lines": 0}
+    few = Lines(single.store, single.rows, Charset(tuple("inkpe")), 96, labelled=False)
+    torch.manual_seed(0)
+    missing = evaluate_lines(SpikeHTR(micro(timesteps=1).model, 6), [few])
+    nibs = sum("b" in p.reference for p in missing.predictions)
+    assert nibs
+    assert missing.about["unknown_characters"] == {"characters": ["b"], "lines": nibs}
+    assert ("characters the model does not know", f"b in {nibs} lines") in about_rows(missing.summary)
     unnamed = evaluate_lines(network(mixed), [single])
     assert {p.set for p in unnamed.predictions} == {"seventh"}
     assert draw_line("x").shape[0] == unnamed.picture(0).shape[0]

@@ -97,7 +97,7 @@ def told_of(result):
 def test_what_a_terminal_is_told():
     told = "\n".join(told_of(summarise(LINES)))
     assert "m on 3 lines" in told
-    assert "resamples of 3 documents; with so few they are too narrow" in told
+    assert "by resampling documents, 2000 times; there are 3: with so few, intervals are too narrow" in told
     assert "reduction ratio r (tokens kept): 0.600" in told
     assert "space (U+0020)" in told
     assert "all " in told

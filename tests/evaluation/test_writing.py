@@ -62,7 +62,9 @@ def test_the_files_agree(tmp_path):
 def test_no_error_no_sheet(tmp_path):
     for worst, readings in ((20, TEXTS), (0, BAD)):
         folder = tmp_path / str(worst)
+        write_evaluation(folder, evaluation(BAD))  # one before, whose sheet must not stay
         assert "worst.png" not in [f.name for f in write_evaluation(folder, evaluation(readings), worst=worst)]
+        assert not (folder / "worst.png").exists()
         assert "Worst lines" not in (folder / "report.html").read_text()
 
 

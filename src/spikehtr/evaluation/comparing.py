@@ -122,7 +122,7 @@ def comparison_lines(result: dict[str, Any]) -> Iterator[str]:
 
 def _set_title(name: str, part: dict[str, Any]) -> str:
     documents = f", {part['units']} documents" if part["resampled"] == "documents" else ""
-    return f"{name} ({part['lines']} lines{documents})"
+    return f"{name} ({part['lines']} lines{documents}{': few' if part['too_few'] else ''})"
 
 
 def most_different(a: Evaluation, b: Evaluation) -> list[int]:

@@ -58,10 +58,11 @@ def evaluate_lines(
 
     A line's set is the source its store was compiled from; `names`, one a part, name the sets of parts that have one
     source. Names are shortened to the last part of their paths. The speed counts reading lines from the store, the
-    network and decoding.
+    network and decoding. `about` is what the caller knows: model, data, split.
     """
     predictions: list[Prediction] = []
     stores: list[LineStore] = []
+    unknown: list[list[str]] = []  # of each line that holds any
     start = time.perf_counter()
     for number, lines in enumerate(parts):
         before = len(predictions)
@@ -70,13 +71,18 @@ def evaluate_lines(
         if names is not None and len(lines.store.meta["sources"]) == 1:
             found = [p._replace(set=names[number]) for p in found]
         predictions += found
+        unknown += [missing for p in found if (missing := lines.charset.unknown(p.reference))]
         stores += [lines.store] * len(found)
     seconds = time.perf_counter() - start
     short = short_names([p.set for p in predictions])
     predictions = [p._replace(set=short[p.set]) for p in predictions]
-    speed = {"device": str(next(net.parameters()).device), "seconds": seconds}
-    speed["lines_per_second"] = len(predictions) / seconds if seconds else None
-    return Evaluation(predictions, stores, (about or {}) | speed)
+    measured = {
+        "device": str(next(net.parameters()).device),
+        "seconds": seconds,
+        "lines_per_second": len(predictions) / seconds if predictions else 0.0,
+        "unknown_characters": {"characters": sorted(set().union(*unknown)), "lines": len(unknown)},
+    }
+    return Evaluation(predictions, stores, (about or {}) | measured)
 
 
 def line_facts(prediction: Prediction) -> dict[str, Any]:

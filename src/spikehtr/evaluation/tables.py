@@ -11,16 +11,25 @@ _TOLD = 8  # rows of a table that a terminal gets; files have them all
 
 
 def about_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was read, and what was measured beside the rates."""
     rows = [(name, result[name]) for name in ("model", "data", "split") if name in result]
     told = [(name, ", ".join(value) if isinstance(value, list) else str(value)) for name, value in rows]
     documents = f" of {result['documents']} documents" if result["documents"] else ""
-    return [
-        *told,
-        ("lines", f"{result['lines']}{documents}"),
-        ("lines without an error", f"{result['whole_lines_right']:.1%}"),
+    return [*told, ("lines", f"{result['lines']}{documents}"), *_measured(result)]
+
+
+def _measured(result: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        ("lines read without an error", f"{result['whole_lines_right']:.1%}"),
         ("reduction ratio r (tokens kept)", f"{result['keep_ratio']:.3f}"),
         ("speed", f"{result['lines_per_second']:.1f} lines/s on {result['device']}"),
     ]
+    unknown = result.get("unknown_characters", {"lines": 0})
+    if unknown["lines"]:
+        shown = ", ".join(map(visible, unknown["characters"][:_TOLD]))
+        more = ", ..." if len(unknown["characters"]) > _TOLD else ""
+        rows.append(("characters the model does not know", f"{shown}{more} in {unknown['lines']} lines"))
+    return rows
 
 
 def percent(rate: float | None) -> str:
@@ -32,9 +41,10 @@ def interval_text(interval: Sequence[float] | None) -> str:
 
 
 def interval_note(result: dict[str, Any]) -> str:
-    note = f"Intervals: {100 * result['level']:g} %, from {result['resamples']} resamples of {result['units']} "
-    few = "; with so few they are too narrow" if result["too_few"] else ""
-    return f"{note}{result['resampled']}{few}."
+    """How the intervals were made, and whether to trust them."""
+    few = ": with so few, intervals are too narrow" if result["too_few"] else ""
+    times = f"{result['resamples']} times"
+    return f"Intervals by resampling {result['resampled']}, {times}; there are {result['units']}{few}."
 
 
 def rate_rows(result: dict[str, Any]) -> list[tuple[object, ...]]:
@@ -51,7 +61,7 @@ def set_table(result: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     rows: list[list[object]] = []
     for name, part in [*result["sets"].items(), ("all", result)]:
         first, *others = (part["rates"][rate] for rate in MAIN)
-        resampled = f"{part['units']} {part['resampled']}"
+        resampled = f"{part['units']} {part['resampled']}{' (few)' if part['too_few'] else ''}"
         rates = [
             percent(first["rate"]),
             interval_text(first["interval"]),
@@ -91,9 +101,8 @@ def summary_lines(result: dict[str, Any]) -> Iterator[str]:
     for name, rate, interval, *_ in rate_rows(result):
         yield f"  {name:54} {rate:>8}   95 % interval {interval}"
     yield f"  {interval_note(result)}"
-    yield f"  lines read without an error: {result['whole_lines_right']:.1%}"
-    yield f"  reduction ratio r (tokens kept): {result['keep_ratio']:.3f}"
-    yield f"  {result['lines_per_second']:.1f} lines/s on {result['device']}"
+    for name, value in _measured(result):
+        yield f"  {name}: {value}"
     if result["sets"]:
         yield from columns(*set_table(result))
     frequent = [row for kind in result["confusions"] for row in confusion_rows(result, kind)]

@@ -39,8 +39,8 @@ _COLUMNS = ("set", "id", "document", "reference", "text", "confidence", "errors"
 def write_evaluation(folder: Path, evaluation: Evaluation, worst: int = 20, command: str | None = None) -> list[Path]:
     """Write everything about an evaluation into `folder`, made where it is missing; the files, the page first.
 
-    `worst` lines at most are drawn; without a wrong line, or with `worst` 0, there is no `worst.png`. `command` is
-    shown on the page.
+    `worst` lines at most are drawn; without a wrong line, or with `worst` 0, there is no `worst.png`, and one of an
+    earlier evaluation goes. `command` is shown on the page.
     """
     chosen = worst_first(evaluation.predictions)[:worst]
     made_by = environment(evaluation.about["device"])
@@ -50,10 +50,12 @@ def write_evaluation(folder: Path, evaluation: Evaluation, worst: int = 20, comm
     write_json(files[1], whole_result(evaluation) | {"environment": made_by})
     facts = [line_facts(p) for p in evaluation.predictions]
     write_table(files[2], _COLUMNS, ([line[name] for name in _COLUMNS] for line in facts))
-    if chosen:
-        files.append(folder / "worst.png")
-        draw_worst([_read_line(evaluation, i) for i in chosen], files[-1])
-    return files
+    sheet = folder / "worst.png"
+    if not chosen:
+        sheet.unlink(missing_ok=True)
+        return files
+    draw_worst([_read_line(evaluation, i) for i in chosen], sheet)
+    return [*files, sheet]
 
 
 def whole_result(evaluation: Evaluation) -> dict[str, Any]:
@@ -107,7 +109,9 @@ def show_line(
             # With two readings each would mark the reference in its own way.
             rows.append(("true", marked(reference, missed if len(readings) == 1 else []), ""))
         facts = line_facts(reading)
-        rows.append((name, marked(reading.text, added), f"{percent(facts['rate'])}, sure {reading.confidence:.2f}"))
+        rows.append(
+            (name, marked(reading.text, added), f"{percent(facts['rate'])}, confidence {reading.confidence:.2f}")
+        )
     first = readings[0]
     report.figure(_png(pixels), f"the line {first.id}", f"{first.set}: {first.id}")
     report.table([], rows)
