@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spikehtr import kernels
 from spikehtr.config import ModelConfig
 from spikehtr.model.entry import Entry
 from spikehtr.model.lif import make_neuron
@@ -112,8 +113,17 @@ class DownMix(nn.Module):
         self.mode = mode
         self.rho_logit = nn.Parameter(torch.zeros(())) if mode == "mix" else None
 
+    @property
+    def rho(self) -> float | Tensor:
+        """How much of the maximum is taken."""
+        return float(self.mode == "max") if self.rho_logit is None else torch.sigmoid(self.rho_logit)
+
     def forward(self, z: Tensor, widths: Tensor) -> Tensor:
         """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/2, W/2]; a pool counts valid columns only."""
+        if kernels.fast(z):
+            from spikehtr.kernels import downmix
+
+            return downmix.downmix(z, widths, self.rho)
         inside = column_mask(widths, z.shape[-1]).expand(z.shape[1], 1, *z.shape[-2:])  # [B, 1, H, W]
         flat = z.flatten(0, 1)
         total = F.avg_pool2d((z * inside).flatten(0, 1), 2)
@@ -127,7 +137,7 @@ class DownMix(nn.Module):
         largest = largest.masked_fill(share == 0, 0.0)
         if self.rho_logit is None:
             return largest
-        return average + torch.sigmoid(self.rho_logit) * (largest - average)
+        return average + self.rho * (largest - average)
 
 
 class DualResolutionFusion(nn.Module):
@@ -146,8 +156,12 @@ class DualResolutionFusion(nn.Module):
         """f2 [T, B, c2, H/2, W/2], f3 [T, B, d, H/4, W/4] -> f3's shape."""
         steps = f2.shape[:2]
         detail = self.proj(self.norm_detail(f2, widths2).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/2, W/2]
-        detail = self.down(detail, widths2)  # [T, B, d, H/4, W/4]
         gate = self.gate(self.norm_gate(f3, widths3).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/4, W/4]
+        if kernels.fast(detail) and kernels.unwatched(self.down):
+            from spikehtr.kernels import downmix
+
+            return downmix.downmix(detail, widths2, self.down.rho, f3, gate)  # the line below, in the same pass
+        detail = self.down(detail, widths2)  # [T, B, d, H/4, W/4]
         return f3 + torch.sigmoid(gate) * detail * column_mask(widths3, f3.shape[-1])
 
 
@@ -161,11 +175,16 @@ class HeightPool(nn.Module):
 
     def forward(self, f: Tensor) -> Tensor:
         """[T, B, d, H', W'] -> [T, B, W', d]; each column by itself."""
-        f = f.permute(0, 1, 4, 3, 2)  # [T, B, W', H', d]
-        omega = wide(self.score(f)).softmax(dim=3)  # [T, B, W', H', 1]
-        attended = (omega * f).sum(dim=3)  # [T, B, W', d]
+        if kernels.fast(f):
+            from spikehtr.kernels import heightpool
+
+            attended, largest = heightpool.height_pool(f, self.score(f.movedim(2, 4)).squeeze(-1))
+        else:
+            f = f.permute(0, 1, 4, 3, 2)  # [T, B, W', H', d]
+            omega = wide(self.score(f)).softmax(dim=3)  # [T, B, W', H', 1]
+            attended, largest = (omega * f).sum(dim=3), f.amax(dim=3)  # [T, B, W', d]
         r = torch.sigmoid(self.nudge(attended))
-        return attended + r * (f.amax(dim=3) - attended)
+        return attended + r * (largest - attended)
 
 
 class Stem(nn.Module):

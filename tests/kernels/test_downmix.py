@@ -1,0 +1,135 @@
+"""DownMix and the gated fusion in one pass against the plain ones: values and every gradient."""
+
+import os
+
+import pytest
+import torch
+from kernels_help import DEVICE, needs_gpu
+
+from conftest import micro
+from spikehtr.kernels import downmix as fast
+from spikehtr.kernels.layout import channels_last, channels_second
+from spikehtr.model.encoder import DownMix, DualResolutionFusion
+
+MODES = ["mix", "avg", "max"]
+
+
+def both_ways(module, inputs, monkeypatch, *rest):
+    """Outputs and gradients (of inputs, then parameters), reference first."""
+    answers = []
+    for way in ("reference", "triton"):
+        monkeypatch.setenv("SPIKEHTR_KERNELS", way)
+        leaves = [x.detach().clone().requires_grad_() for x in inputs]
+        y = module(*leaves, *rest)
+        g = torch.Generator().manual_seed(1)
+        weights = torch.randn(y.shape, generator=g).to(y.device, y.dtype)
+        found = torch.autograd.grad((y * weights).sum(), [*leaves, *module.parameters()])
+        answers.append([y, *found])
+    return answers
+
+
+def assert_close(answers, tolerance):
+    for plain, quick in zip(*answers, strict=True):
+        assert plain.shape == quick.shape
+        assert plain.dtype == quick.dtype
+        error = (plain.double() - quick.double()).norm() / plain.double().norm().clamp(min=1e-9)
+        assert error <= tolerance
+
+
+@pytest.fixture(params=[(2, 3, 5, 4, 10), (1, 3, 70, 2, 66), (3, 3, 4, 5, 7)], ids=str)
+def maps(request):
+    steps, batch, channels, height, width = request.param
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(steps, batch, channels, height, width, generator=g)
+    return z.to(DEVICE), torch.tensor([width, max(1, width // 2 - 1), 1], device=DEVICE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_equals_the_plain_one(mode, maps, monkeypatch):
+    z, widths = maps
+    down = DownMix(mode).to(DEVICE)
+    if down.rho_logit is not None:
+        down.rho_logit.data.fill_(0.7)
+    assert_close(both_ways(down, [z], monkeypatch, widths), 1e-6)
+
+
+def test_of_equal_values_the_first_gets_the_gradient(monkeypatch):
+    z = torch.tensor([0.0, 1.0, 1.0, 0.5]).repeat(8).view(1, 1, 2, 4, 4).to(DEVICE)
+    plain, quick = both_ways(DownMix("max"), [z], monkeypatch, torch.tensor([3], device=DEVICE))
+    assert all(torch.equal(a, b) for a, b in zip(plain, quick, strict=True))
+
+
+def test_half_precision_is_rounded_once(maps, monkeypatch):
+    z, widths = maps
+    assert_close(both_ways(DownMix("mix").to(DEVICE), [z.bfloat16()], monkeypatch, widths), 1e-2)
+
+
+def test_padding_and_neighbours_change_nothing(maps):
+    z, widths = maps
+    rho = torch.tensor(0.4, device=DEVICE)
+    whole = fast.downmix(z, widths, rho)
+    dirty = torch.nn.functional.pad(z, (0, 6), value=torch.nan)
+    for b, w in enumerate(widths.tolist()):
+        dirty[:, b, :, :, w:] = torch.nan
+    padded = fast.downmix(dirty, widths, rho)
+    assert torch.equal(padded[..., : whole.shape[-1]], whole)
+    assert torch.equal(fast.downmix(z[:, 1:2], widths[1:2], rho), whole[:, 1:2])
+
+
+def fusion_maps(half, quarter, height, width, steps=2, batch=2):
+    g = torch.Generator().manual_seed(2)
+    f2 = torch.randn(steps, batch, half, height, width, generator=g)
+    f3 = torch.randn(steps, batch, quarter, height // 2, width // 2, generator=g)
+    widths2 = torch.tensor([width, width - 3])
+    inside = torch.arange(width // 2) < ((widths2 + 1) // 2)[:, None]
+    f3 = f3 * inside[:, None, None, :]
+    return [f2.to(DEVICE), f3.to(DEVICE)], widths2.to(DEVICE), ((widths2 + 1) // 2).to(DEVICE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gated_sum_equals_the_plain_one(mode, monkeypatch):
+    inputs, widths2, widths3 = fusion_maps(6, 10, 4, 12)
+    gate = torch.randn(inputs[1].shape, generator=torch.Generator().manual_seed(3)).to(DEVICE)
+    detail = torch.randn(2, 2, 10, 4, 12, generator=torch.Generator().manual_seed(4)).to(DEVICE)
+
+    class Sum(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down = DownMix(mode)
+
+        def forward(self, detail, f3, gate):
+            if os.environ["SPIKEHTR_KERNELS"] == "triton":
+                return fast.downmix(detail, widths2, self.down.rho, f3, gate)
+            inside = torch.arange(f3.shape[-1], device=f3.device) < widths3[:, None]
+            return f3 + torch.sigmoid(gate) * self.down(detail, widths2) * inside[:, None, None, :]
+
+    assert_close(both_ways(Sum().to(DEVICE), [detail, inputs[1], gate], monkeypatch), 1e-6)
+
+
+def test_the_fusion_takes_it_and_leaves_it_where_somebody_watches(monkeypatch):
+    inputs, widths2, widths3 = fusion_maps(4, 8, 4, 8)
+    fusion = DualResolutionFusion(micro().model, 4, 8).to(DEVICE)
+    called = []
+    original = fast.downmix
+    monkeypatch.setattr(fast, "downmix", lambda *args: called.append(len(args)) or original(*args))
+    answers = both_ways(fusion, inputs, monkeypatch, widths2, widths3)
+    assert called == [5]  # once, with base and gate
+    assert_close(answers, 1e-4)
+    seen = []
+    fusion.down.register_forward_hook(lambda *args: seen.append(1))
+    fusion(*inputs, widths2, widths3)
+    assert seen == [1]
+
+
+def test_layout_is_kept():
+    z = channels_second(torch.randn(1, 1, 4, 8, 6, device=DEVICE))
+    out = fast.downmix(z, torch.tensor([8], device=DEVICE), 0.5)
+    assert channels_last(out).data_ptr() == out.data_ptr()  # channels still lie last: nothing was copied
+
+
+@needs_gpu
+def test_equals_the_plain_one_at_real_size(monkeypatch):
+    z = torch.randn(2, 4, 384, 32, 296, device="cuda")
+    widths = torch.tensor([296, 250, 101, 1], device="cuda")
+    assert_close(both_ways(DownMix("mix").cuda(), [z], monkeypatch, widths), 1e-5)
+    assert_close(both_ways(DownMix("mix").cuda(), [z.bfloat16()], monkeypatch, widths), 2e-2)
