@@ -61,3 +61,14 @@ def test_parts_are_sets(tmp_path):
     unnamed = evaluate_lines(network(mixed), [single])
     assert {p.set for p in unnamed.predictions} == {"seventh"}
     assert draw_line("x").shape[0] == unnamed.picture(0).shape[0]
+
+
+def test_what_was_read_is_normalised_like_the_reference(tmp_path, monkeypatch):
+    """The rates compare code point by code point: doubled and outer spaces must not count on one side only."""
+    lines = lines_of(tmp_path, ["one"])
+
+    class Read:
+        text, confidence = "  ink   e\u0301 \u00ac ", 0.5
+
+    monkeypatch.setattr("spikehtr.evaluation.predict.decode_greedy", lambda logits, *_: [Read] * len(logits))
+    assert {p.text for p in predict(network(lines), lines)} == {"ink \u00e9"}

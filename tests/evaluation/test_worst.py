@@ -44,18 +44,20 @@ def test_differences_are_marked_and_nothing_else(tmp_path):
 
 
 def test_the_line_itself_is_drawn(tmp_path):
-    pixels = draw_line("ink on paper")
+    pixels = draw_line("ink on paper", height=64)
     draw_worst([ReadLine(pixels, "a", "b", 0.5, "page 1/line 2")], tmp_path / "s.png")
     drawn = sheet(tmp_path / "s.png")[:, :, 0]
     top, left = 16 + 22, 16
     assert np.array_equal(drawn[top : top + pixels.shape[0], left : left + pixels.shape[1]], pixels)
 
 
-def test_long_texts_wrap_and_wide_lines_shrink(tmp_path):
+def test_long_texts_wrap_and_wide_lines_shrink_and_low_ones_grow(tmp_path):
     short, long = tmp_path / "short.png", tmp_path / "long.png"
     draw_worst([(np.full((64, 400), 200, np.uint8), "word " * 20, "w0rd " * 20, 0.5)], short)
     draw_worst([(np.full((64, 4000), 200, np.uint8), "word " * 100, "w0rd " * 100, 0.5)], long)
     assert sheet(short).shape[1] == sheet(long).shape[1]
+    draw_worst([(np.full((16, 100), 200, np.uint8), "word " * 20, "w0rd " * 20, 0.5)], tmp_path / "low.png")
+    assert sheet(tmp_path / "low.png").shape == sheet(short).shape
     assert sheet(long).shape[0] > sheet(short).shape[0] + 2 * 44 - 50  # more rows of text, a lower picture
     assert marks(sheet(long)) == 5 * marks(sheet(short))  # nothing is clipped away
     for path in (short, long):

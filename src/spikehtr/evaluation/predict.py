@@ -17,7 +17,7 @@ from spikehtr.text import normalise
 class Prediction(NamedTuple):
     row: int  # of the store
     reference: str  # normalised
-    text: str
+    text: str  # as the reference: `normalise` takes doubled and outer spaces away
     confidence: float
     keep_ratio: float  # l_b / L0, the reduction ratio r of this line
     id: str = ""  # unique within its set
@@ -50,7 +50,8 @@ def predict(
         for row, line, ratio in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), strict=True):
             record = lines.store.record(row)
             where = record["id"], source(record["origin"]), record["document"]
-            found[row] = Prediction(row, normalise(record["text"]), line.text, line.confidence, ratio, *where)
+            texts = normalise(record["text"]), normalise(line.text)
+            found[row] = Prediction(row, *texts, line.confidence, ratio, *where)
         if progress:
             progress(len(found))
     net.train(was_training)

@@ -23,6 +23,7 @@ from spikehtr.files import whole_file
 
 MAX_LINES = 200  # a sheet of more would be too tall for an image viewer
 _WIDTH, _MARGIN, _GAP = 1000, 16, 22  # pixels: of the sheet, around it, between lines
+_HIGH = 64  # pixels: of a line's picture
 _SIZE, _ROW = 15, 22  # of the font, and of a row of text
 _LABEL = 6  # characters: `true  ` and `read  `
 _INK, _SOFT, _RULE, _MARK = "#1b1b1b", "#6a6a6a", "#c8c8c8", "#ffcabc"
@@ -117,12 +118,11 @@ def _write(draw: ImageDraw.ImageDraw, top: float, label: str, cells: Sequence[tu
 
 
 def _fitted(pixels: NDArray[np.uint8]) -> Image.Image:
-    """The line, scaled down whole where it is wider than the sheet."""
+    """The line as high as `_HIGH`, or lower where it would be wider than the sheet."""
     image = Image.fromarray(pixels)
-    room = _WIDTH - 2 * _MARGIN
-    if image.width <= room:
-        return image
-    return image.resize((room, max(1, round(image.height * room / image.width))), Image.Resampling.LANCZOS)
+    scale = min(_HIGH / image.height, (_WIDTH - 2 * _MARGIN) / image.width)
+    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    return image.resize(size, Image.Resampling.LANCZOS)
 
 
 def _percent(item: ReadLine) -> str:
