@@ -203,3 +203,20 @@ def test_garbage_past_a_lines_end_stays_there():
     tokens[:, 1, 7:], preview[1, 7:] = torch.nan, torch.nan
     dirty = CTCLengthReducer(config)(tokens, lengths, preview)
     assert torch.equal(clean.tokens, dirty.tokens)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("mode", MODES)
+def test_on_a_gpu_the_host_waits_for_one_copy_only(mode):
+    """Nothing in the reducer stops the host but that copy, and the result is the CPU's."""
+    config = ReducerConfig(mode=mode, tau=0.3, eta=9.0, gamma=0.3)
+    g = torch.Generator().manual_seed(0)
+    inputs = torch.randn(2, 4, 40, 8, generator=g), torch.tensor([40, 33, 7, 1]), torch.randn(4, 40, 5, generator=g)
+    expected = CTCLengthReducer(config)(*inputs)
+    moved = [x.cuda() for x in inputs]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = CTCLengthReducer(config)(*moved)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(torch.allclose(a, b.cpu(), atol=1e-6) for a, b in zip(expected, found, strict=True))

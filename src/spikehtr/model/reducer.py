@@ -34,6 +34,26 @@ class Reduction(NamedTuple):
     kept: Tensor  # [B, L0], the keep set K
 
 
+class HostCopy:
+    """A small tensor on its way to the host.
+
+    `wait` gives it as soon as it is there: it does not wait for what the device was asked for after the copy, so a
+    host that asks late finds the device still at work.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._values, self._ready = values, None
+        if values.device.type == "cuda":
+            self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            self._values.copy_(values, non_blocking=True)
+            self._ready = torch.cuda.current_stream(values.device).record_event()
+
+    def wait(self) -> Tensor:
+        if self._ready is not None:
+            self._ready.synchronize()
+        return self._values
+
+
 def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:
     """Fewest frames that can spell each target: its length, and a blank between equal neighbours. [B, U], [B] -> [B]"""
     inside = valid_mask(target_lengths, targets.shape[1])  # [B, U]
@@ -44,7 +64,8 @@ def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:
 class CTCLengthReducer(nn.Module):
     """tokens [T, B, L0, d] (or [B, L0, d]), lengths [B], preview logits [B, L0, V] -> Reduction.
 
-    L is the longest reduced length; a traced graph keeps L = L0, since that length is data.
+    L is the longest reduced length, the one number the host must learn of a batch; a traced graph keeps L = L0, since
+    that length is data.
     `min_lengths` [B] (training only, from `ctc_min_length`): a line whose reduced length would fall below it is left
     unreduced, so that its transcript stays spellable.
     """
@@ -64,10 +85,12 @@ class CTCLengthReducer(nn.Module):
         if min_lengths is not None:
             kept = kept | (reduced < min_lengths)[:, None] & valid_mask(lengths, kept.shape[1])
             slot, reduced = self._assign(kept, lengths)
+        copy = None if torch.compiler.is_compiling() else HostCopy(reduced)
         spans = self._spans(slot)
-        if not torch.compiler.is_compiling():
-            spans = spans[:, : int(reduced.max())]
-        tokens, weights = self._pool(tokens, ink, spans)
+        tokens, weights = self._pool(tokens, ink, spans)  # at L0, so that a GPU has work while the host waits
+        if copy is not None:
+            longest = int(copy.wait().max())
+            tokens, spans, weights = tokens[..., :longest, :].contiguous(), spans[:, :longest], weights[:, :longest]
         return Reduction(tokens, reduced, spans, weights, kept)
 
     def _keep_set(self, p_blank: Tensor, log_pi: Tensor, lengths: Tensor) -> Tensor:
