@@ -11,9 +11,10 @@ from pathlib import Path
 
 import torch
 
-from spikehtr.cli.bench import save, show
 from spikehtr.config import PRESETS, Config
-from spikehtr.profiling.steps import Case, benchmark
+from spikehtr.profiling.steps import Case
+from spikehtr.profiling.timing import benchmark
+from spikehtr.profiling.timing_table import save, show
 
 
 def cases(every_tier: bool, train_lines: int, read_lines: int) -> list[Case]:

@@ -1,4 +1,4 @@
-"""The steps that are timed do the whole work, and the two paths really take turns."""
+"""The steps that are timed do the whole work."""
 
 import os
 
@@ -6,12 +6,9 @@ import pytest
 import torch
 
 from conftest import micro
-from spikehtr.profiling import steps
-from spikehtr.profiling.roofline import Ceilings
-from spikehtr.profiling.steps import FAST, REFERENCE, SWITCH, Case, Step, benchmark, chosen, ink_lines, run_case
+from spikehtr.profiling.steps import FAST, REFERENCE, SWITCH, Case, Step, chosen, ink_lines
 
 CPU = torch.device("cpu")
-CEILINGS = Ceilings(1e9, 1e9)
 
 
 def case(train=True, **overrides):
@@ -61,59 +58,3 @@ def test_paths_are_chosen_and_the_environment_is_put_back(user, monkeypatch):
     with chosen(FAST):
         assert os.environ.get(SWITCH) == ("triton" if user == "triton" else None)
     assert os.environ.get(SWITCH) == user
-
-
-class Recorder(Step):
-    """A step that only notes which path it was asked on; the reference may be too large."""
-
-    seen: list[str | None]
-    fits = True
-
-    def __call__(self):
-        path = os.environ.get(SWITCH)
-        self.seen.append(path)
-        if path == "reference" and not self.fits:
-            raise torch.OutOfMemoryError("too large")
-
-
-@pytest.fixture
-def recorder(monkeypatch):
-    monkeypatch.delenv(SWITCH, raising=False)
-    monkeypatch.setattr(steps, "Step", Recorder)
-    monkeypatch.setattr(steps, "has_fast_path", lambda device: True)
-    monkeypatch.setattr(Recorder, "seen", [], raising=False)
-    return Recorder
-
-
-def test_paths_take_turns(recorder):
-    row = run_case(case(), CPU, CEILINGS, rounds=3)
-    assert recorder.seen == 3 * ["reference"] + 3 * [None] + 3 * ["reference", None]
-    assert all(len(timing.rounds) == 3 for timing in row.paths.values())
-    assert row.share(FAST) == pytest.approx(row.roofline_seconds / row.paths[FAST].seconds)
-
-
-def test_a_reference_that_does_not_fit_is_said_and_the_rest_goes_on(recorder, monkeypatch):
-    monkeypatch.setattr(recorder, "fits", False)
-    row = run_case(case(train=False), CPU, CEILINGS, rounds=2)
-    assert row.paths[REFERENCE].seconds is None
-    assert row.lines_per_second(REFERENCE) is None
-    assert row.lines_per_second(FAST) > 0
-    assert row.to_dict()["paths"]["reference"]["share"] is None
-
-
-def test_report_of_a_real_run(monkeypatch):
-    monkeypatch.setenv(SWITCH, "reference")
-    told = []
-    report = benchmark(
-        [case(), case(train=False)], CPU, rounds=1, profile=True, tell=lambda r: told.append(len(r.rows))
-    )
-    assert told == [1, 2]
-    assert not report.has_fast_path  # none for a CPU, unless asked for
-    assert 0 < report.first_step_seconds < 3600
-    train, read = report.to_dict()["rows"]
-    assert train["flops"] > 2.5 * read["flops"]
-    assert train["overlapped_seconds"] <= train["roofline_seconds"]
-    assert len(train["kernels"]) == 10
-    shares = [kernel["share"] for kernel in train["kernels"]]
-    assert shares == sorted(shares, reverse=True)
-    assert sum(shares) <= 1
