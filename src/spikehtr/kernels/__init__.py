@@ -27,11 +27,11 @@ def fast(tensor: Tensor) -> bool:
     choice = os.environ.get("SPIKEHTR_KERNELS", "auto")
     if choice == "reference" or tensor.dtype not in _FLOATS or tensor.numel() == 0:
         return False
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return False
     return (tensor.is_cuda or choice == "triton") and _have_triton()
 
 
-def unwatched(module: nn.Module) -> bool:
-    """Whether nobody hooks a part of `module`: a fused kernel would pass such a hook by."""
-    return not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
+def unwatched(*modules: nn.Module) -> bool:
+    """Whether nobody hooks a part of these modules: a fused kernel would pass such a hook by."""
+    return not any(m._forward_hooks or m._forward_pre_hooks for module in modules for m in module.modules())

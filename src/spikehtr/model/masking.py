@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from spikehtr import kernels
+
 
 def wide(x: Tensor) -> Tensor:
     """x in fp32, or as it is if it is wider: what norms, membranes, sums over time and losses are computed in."""
@@ -42,6 +44,10 @@ class MaskedGroupNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
+        if kernels.fast(x):
+            from spikehtr.kernels.network import group_norm
+
+            return group_norm(self, x, widths)
         x = wide(x)
         grouped = (x * column_mask(widths, x.shape[-1])).unflatten(2, (self.groups, -1))  # [T, B, G, C/G, H, W]
         count = widths[:, None] * (grouped.shape[3] * grouped.shape[4])  # [B, 1]
@@ -58,6 +64,10 @@ class TokenNorm(nn.LayerNorm):
     """LayerNorm over channels, in fp32 whatever autocast says. Each token by itself, so padding cannot leak."""
 
     def forward(self, x: Tensor) -> Tensor:
+        if kernels.fast(x):
+            from spikehtr.kernels.network import token_norm
+
+            return token_norm(self, x)
         return super().forward(wide(x))
 
 
@@ -72,11 +82,23 @@ class SharedDropout(nn.Module):
         self.rate, self.per_line = rate, per_line
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.rate == 0.0:
+        if not self.active:
             return x
         shape = (x.shape[1], *([1] * (x.dim() - 2))) if self.per_line else x.shape[1:]
         keep = 1.0 - self.rate
         return x * (torch.rand(shape, device=x.device) < keep).to(x.dtype) / keep
+
+    @property
+    def active(self) -> bool:
+        return self.training and self.rate > 0.0
+
+    def gain(self, x: Tensor) -> Tensor | None:
+        """What `forward` would multiply x [T, B, ...] with, the same draw: [B] or x.shape[1:]; None where it is 1."""
+        if not self.active:
+            return None
+        shape = x.shape[1:2] if self.per_line else x.shape[1:]
+        keep = 1.0 - self.rate
+        return (torch.rand(shape, device=x.device) < keep).float() / keep
 
     def extra_repr(self) -> str:
         return f"rate={self.rate:g}, per_line={self.per_line}"

@@ -10,9 +10,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from spikehtr import kernels
 from spikehtr.config import ModelConfig
 from spikehtr.model.lif import make_neuron, spike
 from spikehtr.model.masking import SharedDropout, TokenNorm, ramp, wide
+
+
+def norm_and_fire(norm: TokenNorm, neuron: nn.Module, x: Tensor) -> Tensor:
+    """[T, B, L, d] -> same shape; the drive between the two is never rounded."""
+    if kernels.fast(x) and kernels.unwatched(norm, neuron):
+        from spikehtr.kernels.network import token_norm
+
+        return token_norm(norm, x, neuron)
+    return neuron(norm(x))
 
 
 class SpikingLinear(nn.Module):
@@ -25,8 +35,7 @@ class SpikingLinear(nn.Module):
         self.neuron = make_neuron(config)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.neuron(self.norm(self.linear(x)))
-        return out
+        return norm_and_fire(self.norm, self.neuron, self.linear(x))
 
 
 class MatchedMean(nn.Module):
@@ -80,7 +89,7 @@ class QKMix(nn.Module):
         excess = q.sum(-1, keepdim=True) - 0.5  # [T, B, L, h, 1]
         a = spike(excess, self.lif.surrogate, self.lif.surrogate_alpha) if self.spiking else torch.sigmoid(excess)
         y = self.out.linear((a * k).flatten(3)) * torch.sigmoid(self.gate(x))  # [T, B, L, d]
-        return self.out.neuron(self.out.norm(y))
+        return norm_and_fire(self.out.norm, self.out.neuron, y)
 
 
 class LargeKernel(nn.Module):
@@ -102,7 +111,7 @@ class LargeKernel(nn.Module):
         u, v, g = self.inp(self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
         u = (u * mask[:, :, None]).flatten(0, 1).transpose(1, 2)  # [T*B, e*d, L]
         near = self.dw(u).transpose(1, 2).unflatten(0, x.shape[:2])  # [T, B, L, e*d]
-        fired = self.dw_neuron(self.dw_norm(near))
+        fired = norm_and_fire(self.dw_norm, self.dw_neuron, near)
         return self.out(v + torch.sigmoid(g) * (fired - v))
 
 

@@ -1,0 +1,31 @@
+"""Nonlinearities by number and constants, as the kernels take them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import nn
+
+NONE, LIF, GELU, SILU = range(4)
+
+
+class Neuron(NamedTuple):
+    kind: int = NONE
+    decay: float = 0.0
+    threshold: float = 1.0
+    atan: bool = True  # the surrogate; else the sigmoid
+    sharpness: float = 1.0
+
+
+def describe(module: nn.Module | None) -> Neuron:
+    """A module from `make_neuron`, nn.SiLU, or none at all."""
+    from spikehtr.model.lif import MultiStepLIF
+
+    if isinstance(module, MultiStepLIF):
+        c = module.config
+        return Neuron(LIF, c.decay, c.threshold, c.surrogate == "atan", c.surrogate_alpha)
+    if isinstance(module, nn.GELU | nn.SiLU):
+        return Neuron(GELU if isinstance(module, nn.GELU) else SILU)
+    if module is None:
+        return Neuron()
+    raise TypeError(f"no kernel for {type(module).__name__}")

@@ -1,0 +1,170 @@
+"""Masked GroupNorm and what follows it (neuron, shortcut, mask, residual) as one differentiable function.
+
+Forward: one pass for the sums, one to apply. Backward: one pass for the sums, one for the gradient; both rebuild
+Norm(x) and the membrane from x, so that x is all that is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from spikehtr.kernels import groupnorm as device
+from spikehtr.kernels.describe import Neuron
+from spikehtr.kernels.layout import COLUMNS, channel_block, channels_last, channels_second, on_device, power_of_two
+
+_SUM_COLUMNS = 2 * COLUMNS  # a pass that only adds up has registers to spare
+
+
+def _back_columns(channels: int) -> int:
+    return 2048 // channel_block(channels)  # the backward pass holds more of a tile in registers
+
+
+class Plan(NamedTuple):
+    """What does not change from call to call."""
+
+    groups: int
+    eps: float
+    neuron: Neuron
+    dtype: torch.dtype  # of the result
+    want_sums: bool = False  # also give the result's own sums, for a norm that follows at once
+    fork: bool = False  # also hand x through, so that both gradients meet in one pass
+
+
+class Sizes(NamedTuple):
+    T: int
+    B: int
+    H: int
+    W: int
+    C: int
+
+    @property
+    def step(self) -> int:
+        return self.B * self.H * self.W * self.C
+
+    def tiles(self, columns: int = COLUMNS) -> int:
+        return self.H * -(-self.W // columns)
+
+    def programs(self, columns: int = COLUMNS) -> int:
+        return self.B * self.tiles(columns) * -(-self.C // channel_block(self.C))
+
+
+def _blocks(size: Sizes, columns: int = COLUMNS, a_thread: int = 16) -> dict[str, int]:
+    """Tile and warps, for about `a_thread` elements of each map in a thread's registers."""
+    block = channel_block(size.C)
+    return {"BP": columns, "BC": block, "num_warps": min(8, max(1, columns * block // (32 * a_thread)))}
+
+
+def _tail_blocks(size: Sizes, groups: int, tiles: int) -> dict[str, int]:
+    spread = power_of_two(size.C // groups)
+    return {"BR": min(power_of_two(tiles), max(1, 2048 // spread)), "BG": spread}
+
+
+def channel_sums(x: Tensor, widths: Tensor) -> Tensor:
+    """Sum and sum of squares over valid columns, tile by tile: x [T, B, H, W, C] -> [T*B, tiles, 2, C]."""
+    size = Sizes(*x.shape)
+    partial = x.new_empty((size.T * size.B, size.tiles(_SUM_COLUMNS), 2, size.C), dtype=torch.float32)
+    with on_device(x):
+        device.sums[(size.programs(_SUM_COLUMNS),)](
+            x, widths, partial, *size[1:], size.step, T=size.T, **_blocks(size, _SUM_COLUMNS)
+        )
+    return partial
+
+
+class _NormNeuron(torch.autograd.Function):
+    """x [T, B, H, W, C] -> y, y's sums (or None), x handed through (or None)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        sums: Tensor | None,
+        widths: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        alpha: Tensor | None,
+        residual: Tensor | None,
+        gain: Tensor | None,
+        plan: Plan,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        size, neuron = Sizes(*x.shape), plan.neuron
+        partial = channel_sums(x, widths) if sums is None else sums
+        rows, groups, tiles = size.T * size.B, plan.groups, partial.shape[1]
+        scale, shift = x.new_empty((2, rows, size.C), dtype=torch.float32).unbind(0)
+        mean, rstd = x.new_empty((2, rows, groups), dtype=torch.float32).unbind(0)
+        y = torch.empty_like(x, dtype=plan.dtype)
+        after = x.new_empty((rows, size.tiles(), 2, size.C), dtype=torch.float32) if plan.want_sums else None
+        with on_device(x):
+            device.moments[(rows, groups)](
+                partial, widths, weight, bias, scale, shift, mean, rstd,
+                size.B, size.H, size.C, groups, tiles, plan.eps, **_tail_blocks(size, groups, tiles),
+            )  # fmt: skip
+            device.apply[(size.programs(),)](
+                x, scale, shift, widths, alpha, residual, gain, y, after, *size[1:], size.step,
+                neuron.decay, neuron.threshold, T=size.T, KIND=neuron.kind, SHORTCUT=alpha is not None,
+                RESIDUAL=residual is not None, GAIN=gain is not None, SUMS=plan.want_sums,
+                **_blocks(size),
+            )  # fmt: skip
+        ctx.save_for_backward(x, scale, shift, mean, rstd, weight, widths, alpha, gain)
+        ctx.plan, ctx.has_residual = plan, residual is not None
+        ctx.set_materialize_grads(False)
+        if after is not None:
+            ctx.mark_non_differentiable(after)
+        return y, after, x.view_as(x) if plan.fork else None
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: None, through: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:  # only what was handed through is used
+            return through, *([None] * 8)
+        x, scale, shift, mean, rstd, weight, widths, alpha, gain = ctx.saved_tensors
+        size, neuron, groups = Sizes(*x.shape), ctx.plan.neuron, ctx.plan.groups
+        grad = grad.contiguous()
+        through = None if through is None else through.contiguous()
+        columns = _back_columns(size.C)
+        rows, tiles, programs = size.T * size.B, size.tiles(columns), (size.programs(columns),)
+        partial = x.new_empty((rows, tiles, 2, size.C), dtype=torch.float32)
+        slopes = x.new_empty(programs, dtype=torch.float32)
+        by_channel = x.new_empty((rows, 2, size.C), dtype=torch.float32)
+        factors = torch.empty_like(by_channel)
+        dx = torch.empty_like(x)
+        flags = {"T": size.T, "KIND": neuron.kind, "ATAN": neuron.atan, "SHORTCUT": alpha is not None}
+        flags |= {"GAIN": gain is not None} | _blocks(size, columns, 8)
+        numbers = (*size[1:], size.step, neuron.decay, neuron.threshold, neuron.sharpness)
+        with on_device(x):
+            device.grad_sums[programs](x, scale, shift, widths, grad, alpha, gain, partial, slopes, *numbers, **flags)
+            device.grad_moments[(rows, groups)](
+                partial, widths, weight, mean, rstd, by_channel, factors, size.B, size.H, size.C, groups, tiles,
+                **_tail_blocks(size, groups, tiles),
+            )  # fmt: skip
+            device.grad_input[programs](
+                x, scale, shift, factors, widths, grad, alpha, gain, through, dx, *numbers,
+                THROUGH=through is not None, **flags,
+            )  # fmt: skip
+        dbias, dweight = by_channel.sum(0).unbind(0)
+        dalpha = slopes.sum() if alpha is not None else None
+        return dx, None, None, dweight, dbias, dalpha, grad if ctx.has_residual else None, None, None
+
+
+def norm_neuron(
+    x: Tensor,
+    widths: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    plan: Plan,
+    alpha: Tensor | None = None,
+    residual: Tensor | None = None,
+    gain: Tensor | None = None,
+    sums: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """y = residual + gain_b * mask * (neuron(H) + alpha * H), H = Norm(x) over valid columns (Eq. 8).
+
+    x, residual [T, B, C, H, W], widths [B], gain [B] -> y [T, B, C, H, W], and as `plan` asks its sums and x again.
+    `sums` are x's, if its maker has them at hand.
+    """
+    last = None if residual is None else channels_last(residual)
+    y, after, through = _NormNeuron.apply(  # type: ignore[no-untyped-call]
+        channels_last(x), sums, widths, weight, bias, alpha, last, gain, plan
+    )
+    return channels_second(y), after, None if through is None else channels_second(through)

@@ -1,0 +1,78 @@
+"""The network's parts on the fast path: each function is what the module of its name computes in `model/`.
+
+Maps keep their logical shape [T, B, C, H, W] and lie channels-last in memory, so that a pointwise convolution is one
+matrix product and every kernel walks contiguous channels. Under autocast maps stay in its dtype between kernels;
+statistics, norms and membranes are fp32 inside them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spikehtr.kernels.depthwise_op import Plan as DepthwisePlan
+from spikehtr.kernels.depthwise_op import depthwise
+from spikehtr.kernels.describe import describe
+from spikehtr.kernels.groupnorm_op import Plan as NormPlan
+from spikehtr.kernels.groupnorm_op import norm_neuron
+from spikehtr.kernels.layout import result_dtype
+from spikehtr.kernels.tokennorm_op import Plan as TokenPlan
+from spikehtr.kernels.tokennorm_op import token_norm_neuron
+
+if TYPE_CHECKING:  # they import this package
+    from spikehtr.model.encoder import ConvMix2d, SpikingConv2d
+    from spikehtr.model.masking import MaskedGroupNorm, TokenNorm
+
+
+def conv2d(conv: nn.Conv2d, x: Tensor) -> Tensor:
+    """[N, cin, H, W] -> [N, cout, H', W'], both channels-last."""
+    if conv.kernel_size == (1, 1) and conv.groups == 1 and conv.stride == (1, 1):
+        return F.linear(x.movedim(1, 3), conv.weight.flatten(1), conv.bias).movedim(3, 1)
+    x = x.contiguous(memory_format=torch.channels_last)
+    return F.conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding, groups=conv.groups)
+
+
+def _plan(
+    norm: MaskedGroupNorm, neuron: nn.Module | None, x: Tensor, sums: bool = False, fork: bool = False
+) -> NormPlan:
+    return NormPlan(norm.groups, norm.eps, describe(neuron), result_dtype(x), sums, fork)
+
+
+def group_norm(norm: MaskedGroupNorm, x: Tensor, widths: Tensor, neuron: nn.Module | None = None) -> Tensor:
+    """Norm, and a neuron where given: [T, B, C, H, W] -> same shape; 0 in the padding."""
+    return norm_neuron(x, widths, norm.weight, norm.bias, _plan(norm, neuron, x))[0]
+
+
+def spiking_conv(module: SpikingConv2d, x: Tensor, widths: Tensor) -> Tensor:
+    """[T, B, cin, H, W] -> [T, B, cout, H', W']"""
+    h = module.conv(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+    plan = _plan(module.norm, module.neuron, h)
+    return norm_neuron(h, widths, module.norm.weight, module.norm.bias, plan, module.alpha)[0]
+
+
+def conv_mix(block: ConvMix2d, x: Tensor, widths: Tensor) -> Tensor:
+    """Both residual branches. Sums for a norm are taken by whoever writes its input, where that is a kernel of ours;
+    where x goes two ways, it is handed through the kernel that reads it, so that its two gradients meet there."""
+    dtype = result_dtype(x)
+    dw, norm = block.dw, block.norm
+    h, sums, through = depthwise(x.to(dtype), dw.conv.weight, widths, DepthwisePlan(dtype, want_sums=True, fork=True))
+    plan = _plan(dw.norm, dw.neuron, h, sums=True)
+    gain = block.drop_path.gain(x)
+    x, sums, _ = norm_neuron(h, widths, dw.norm.weight, dw.norm.bias, plan, dw.alpha, through, gain, sums)
+    y, _, through = norm_neuron(x, widths, norm.weight, norm.bias, _plan(norm, None, x, fork=True), sums=sums)
+    y = spiking_conv(block.pw1, y, widths)
+    h = block.pw2.conv(y.flatten(0, 1)).unflatten(0, y.shape[:2])
+    norm, gain = block.pw2.norm, block.drop_path.gain(x)
+    plan = _plan(norm, block.pw2.neuron, h)
+    return norm_neuron(h, widths, norm.weight, norm.bias, plan, block.pw2.alpha, through, gain)[0]
+
+
+def token_norm(norm: TokenNorm, x: Tensor, neuron: nn.Module | None = None) -> Tensor:
+    """Norm, and a neuron where given: [T, ..., d] -> same shape; without a neuron any [..., d]."""
+    plan = TokenPlan(norm.eps, describe(neuron), result_dtype(x))
+    if neuron is None:
+        return token_norm_neuron(x[None], norm.weight, norm.bias, plan)[0]
+    return token_norm_neuron(x, norm.weight, norm.bias, plan)

@@ -1,0 +1,136 @@
+"""LayerNorm over channels, neuron, dropout's gain and residual sum of tokens, and the neuron alone, as device code.
+
+Tokens lie in memory as [T, N, C]. A program takes ROWS tokens at all T steps and all channels, so one pass is enough:
+statistics are rebuilt from x in the backward pass too. `tokennorm_op.py` has the host's side.
+"""
+# mypy: ignore-errors
+# ruff: noqa: RUF005 - the kernel language joins tuples with a plus only
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from spikehtr.kernels.neuron import respond, respond_back
+
+
+@triton.jit
+def _load_steps(x, at, mask, step, T: tl.constexpr):
+    tiles = ()
+    for t in tl.static_range(T):
+        base = x + t * tl.cast(step, tl.int64)
+        tiles = tiles + (tl.load(base + at, mask=mask, other=0.0).to(tl.float32),)
+    return tiles
+
+
+@triton.jit
+def _normalise(x, C, eps, inside):
+    """xhat (0 outside) and rstd [ROWS, 1]."""
+    centred = tl.where(inside, x - (tl.sum(x, axis=1) / C)[:, None], 0.0)
+    rstd = 1.0 / tl.sqrt_rn(tl.sum(centred * centred, axis=1) / C + eps)
+    return centred * rstd[:, None], rstd[:, None]
+
+
+@triton.jit
+def _drives(xs, weight, bias, C, eps, inside, T: tl.constexpr):
+    """xhat, rstd and H = Norm(x) of all steps."""
+    hats = ()
+    spreads = ()
+    hs = ()
+    for t in tl.static_range(T):
+        xhat, rstd = _normalise(xs[t], C, eps, inside)
+        hats = hats + (xhat,)
+        spreads = spreads + (rstd,)
+        hs = hs + (xhat * weight + bias,)
+    return hats, spreads, hs
+
+
+@triton.jit
+def _affine(weight, bias, c, C):
+    w = tl.load(weight + c, mask=c < C, other=0.0).to(tl.float32)[None, :]
+    return w, tl.load(bias + c, mask=c < C, other=0.0).to(tl.float32)[None, :]
+
+
+@triton.jit
+def apply(
+    x, weight, bias, residual, gain, y, N, C, eps, decay, threshold, T: tl.constexpr, KIND: tl.constexpr,
+    RESIDUAL: tl.constexpr, GAIN: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """y = residual + gain * neuron(Norm(x)); gain [N, C] is the same at every step."""
+    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = tl.arange(0, BC)
+    inside = (n < N)[:, None] & (c < C)[None, :]
+    at = n.to(tl.int64)[:, None] * C + c[None, :]
+    step = tl.cast(N, tl.int64) * C
+    w, b = _affine(weight, bias, c, C)
+    _, _, hs = _drives(_load_steps(x, at, inside, step, T), w, b, C, eps, inside, T)
+    ys = respond(hs, decay, threshold, T, KIND)
+    for t in tl.static_range(T):
+        value = ys[t]
+        if GAIN:
+            value *= tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)
+        if RESIDUAL:
+            value += tl.load(residual + t * step + at, mask=inside, other=0.0).to(tl.float32)
+        tl.store(y + t * step + at, value.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def grad_input(
+    x, weight, bias, grad, gain, dx, partial, N, C, eps, decay, threshold, sharpness, T: tl.constexpr,
+    KIND: tl.constexpr, ATAN: tl.constexpr, GAIN: tl.constexpr, LOOPS: tl.constexpr, ROWS: tl.constexpr,
+    BC: tl.constexpr,
+):  # fmt: skip
+    """dx, and each program's sums of dL/dH and dL/dH * xhat -> partial [programs, 2, C]."""
+    c = tl.arange(0, BC)
+    step = tl.cast(N, tl.int64) * C
+    w, b = _affine(weight, bias, c, C)
+    one = tl.zeros([ROWS, BC], tl.float32)
+    two = tl.zeros([ROWS, BC], tl.float32)
+    for k in range(LOOPS):
+        n = (tl.program_id(0) * LOOPS + k) * ROWS + tl.arange(0, ROWS)
+        inside = (n < N)[:, None] & (c < C)[None, :]
+        at = n.to(tl.int64)[:, None] * C + c[None, :]
+        hats, spreads, hs = _drives(_load_steps(x, at, inside, step, T), w, b, C, eps, inside, T)
+        gs = _load_steps(grad, at, inside, step, T)
+        if GAIN:
+            factor = tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)
+            scaled = ()
+            for t in tl.static_range(T):
+                scaled = scaled + (gs[t] * factor,)
+            gs = scaled
+        ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN)
+        for t in tl.static_range(T):
+            one += ds[t]
+            two += ds[t] * hats[t]
+            full = w * ds[t]
+            mean = (tl.sum(full, axis=1) / C)[:, None]
+            along = (tl.sum(full * hats[t], axis=1) / C)[:, None]
+            value = spreads[t] * (full - mean - hats[t] * along)
+            tl.store(dx + t * step + at, value.to(dx.dtype.element_ty), mask=inside)
+    at = partial + tl.program_id(0).to(tl.int64) * 2 * C + c
+    tl.store(at, tl.sum(one, axis=0), mask=c < C)
+    tl.store(at + C, tl.sum(two, axis=0), mask=c < C)
+
+
+@triton.jit
+def fire(x, y, N, decay, threshold, T: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """The neuron alone: x [T, N] -> y."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < N
+    ys = respond(_load_steps(x, at, inside, N, T), decay, threshold, T, KIND)
+    for t in tl.static_range(T):
+        tl.store(y + t * tl.cast(N, tl.int64) + at, ys[t].to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def fire_back(
+    x, grad, dx, N, decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < N
+    hs = _load_steps(x, at, inside, N, T)
+    gs = _load_steps(grad, at, inside, N, T)
+    ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN)
+    for t in tl.static_range(T):
+        tl.store(dx + t * tl.cast(N, tl.int64) + at, ds[t].to(dx.dtype.element_ty), mask=inside)

@@ -1,0 +1,113 @@
+"""LayerNorm of tokens and what follows it (neuron, gain, residual), and the neuron alone, as differentiable functions.
+
+One pass forward, one backward; only the input is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from spikehtr.kernels import tokennorm as device
+from spikehtr.kernels.describe import Neuron
+from spikehtr.kernels.layout import on_device, power_of_two
+
+_LOOPS = 8  # tokens' tiles a backward program adds up before it writes its sums
+_BLOCK = 1024
+
+
+class Plan(NamedTuple):
+    eps: float
+    neuron: Neuron
+    dtype: torch.dtype  # of the result
+
+
+def _blocks(channels: int) -> dict[str, int]:
+    block = power_of_two(channels)
+    return {"ROWS": max(1, 2048 // block), "BC": block, "num_warps": 8 if block <= 2048 else 16}
+
+
+class _TokenNormNeuron(torch.autograd.Function):
+    """x [T, N, C] -> y [T, N, C]"""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, gain: Tensor | None, plan: Plan
+    ) -> Tensor:
+        (steps, tokens, channels), neuron = x.shape, plan.neuron
+        y = torch.empty_like(x, dtype=plan.dtype)
+        blocks = _blocks(channels)
+        with on_device(x):
+            device.apply[(-(-tokens // blocks["ROWS"]),)](
+                x, weight, bias, residual, gain, y, tokens, channels, plan.eps, neuron.decay, neuron.threshold,
+                T=steps, KIND=neuron.kind, RESIDUAL=residual is not None, GAIN=gain is not None, **blocks,
+            )  # fmt: skip
+        ctx.save_for_backward(x, weight, bias, gain)
+        ctx.plan, ctx.has_residual = plan, residual is not None
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias, gain = ctx.saved_tensors
+        (steps, tokens, channels), neuron = x.shape, ctx.plan.neuron
+        grad = grad.contiguous()
+        dx = torch.empty_like(x)
+        blocks = _blocks(channels)
+        programs = -(-tokens // (blocks["ROWS"] * _LOOPS))
+        partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
+        with on_device(x):
+            device.grad_input[(programs,)](
+                x, weight, bias, grad, gain, dx, partial, tokens, channels, ctx.plan.eps,
+                neuron.decay, neuron.threshold, neuron.sharpness, T=steps, KIND=neuron.kind, ATAN=neuron.atan,
+                GAIN=gain is not None, LOOPS=_LOOPS, **blocks,
+            )  # fmt: skip
+        dbias, dweight = partial.sum(0).unbind(0)
+        return dx, dweight, dbias, grad if ctx.has_residual else None, None, None
+
+
+def token_norm_neuron(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    plan: Plan,
+    residual: Tensor | None = None,
+    gain: Tensor | None = None,
+) -> Tensor:
+    """y = residual + gain * neuron(Norm(x)): x, residual [T, ..., C], gain [..., C] -> [T, ..., C]."""
+    flat = x.contiguous().flatten(1, -2)
+    added = None if residual is None else residual.contiguous().flatten(1, -2)
+    factor = None if gain is None else gain.contiguous()
+    y: Tensor = _TokenNormNeuron.apply(flat, weight, bias, added, factor, plan)  # type: ignore[no-untyped-call]
+    return y.view(x.shape)
+
+
+class _Fire(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, neuron: Neuron) -> Tensor:
+        y, size = torch.empty_like(x), x[0].numel()
+        with on_device(x):
+            device.fire[(-(-size // _BLOCK),)](
+                x, y, size, neuron.decay, neuron.threshold, T=len(x), KIND=neuron.kind, BLOCK=_BLOCK
+            )
+        ctx.save_for_backward(x)
+        ctx.neuron = neuron
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        neuron, dx, size = ctx.neuron, torch.empty_like(x), x[0].numel()
+        with on_device(x):
+            device.fire_back[(-(-size // _BLOCK),)](
+                x, grad.contiguous(), dx, size, neuron.decay, neuron.threshold, neuron.sharpness,
+                T=len(x), KIND=neuron.kind, ATAN=neuron.atan, BLOCK=_BLOCK,
+            )  # fmt: skip
+        return dx, None
+
+
+def fire(x: Tensor, neuron: Neuron) -> Tensor:
+    """The neuron alone (Eq. 1): drives [T, ...] -> outputs in the same shape and dtype."""
+    y: Tensor = _Fire.apply(x.contiguous(), neuron)  # type: ignore[no-untyped-call]
+    return y
