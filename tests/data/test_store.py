@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -126,6 +130,15 @@ def test_open_lines_compiles_once(tmp_path, monkeypatch):
     assert len(open_lines([f"store:{first.path}"])) == 8
     with pytest.raises(SpikeHTRError, match=r"64 pixels high, 32 are asked for"):
         open_lines([first.path], height=32)
+
+
+def test_programs_that_compile_the_same_at_once_do_not_collide(tmp_path):
+    source = write_folder(tmp_path / "src", words=[f"{word} {i}" for i in range(30) for word in WORDS])
+    code = "import sys; from spikehtr.data.compiling import open_lines; print(len(open_lines([sys.argv[1]])))"
+    environment = os.environ | {"SPIKEHTR_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", code, str(source)]
+    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate()[0].strip() for process in both] == [str(30 * len(WORDS))] * 3
 
 
 def test_a_store_can_be_read_like_any_source(tmp_path):

@@ -49,6 +49,7 @@ def train(
         Optional[float],
         typer.Option("--max-minutes", min=0.01, help="Stop after this much time; the schedule ends there too."),
     ] = None,
+    save_every: Annotated[int, typer.Option("--save-every", min=1, help="Steps between two checkpoints.")] = 500,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
     allow_unknown: Annotated[
         bool,
@@ -78,7 +79,19 @@ def train(
 
     model = load_model(start) if start else None
     config = model.config.with_overrides(overrides or []) if model else resolve(preset, file, overrides)
-    job = Job(config, data, output, start, charset or "extend", max_steps, max_minutes, resume, allow_unknown, half)
+    job = Job(
+        config,
+        data,
+        output,
+        start,
+        charset or "extend",
+        max_steps,
+        max_minutes,
+        resume,
+        allow_unknown,
+        half,
+        save_every,
+    )
     job.claim_folder()
     fabric = make_fabric(chosen, devices, config.training.precision)
     fabric.launch()

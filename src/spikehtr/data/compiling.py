@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from filelock import FileLock
 
 from spikehtr.data.formats import read
 from spikehtr.data.geometry import scale_line, shrink_line
@@ -93,7 +94,8 @@ def open_lines(
     folder = root.expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{_fingerprint(specs, height, max_width)}.arrow"
-    return LineStore(target) if is_store(target) else compile_store(specs, target, height, max_width, progress)[0]
+    with FileLock(target.with_suffix(".lock")):  # of two programs at once, one waits and finds what the other made
+        return LineStore(target) if is_store(target) else compile_store(specs, target, height, max_width, progress)[0]
 
 
 def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample]:

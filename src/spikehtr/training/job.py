@@ -42,6 +42,7 @@ class Job:
     resume: bool = False
     allow_unknown: bool = False
     half: bool = False
+    save_every: int = 500  # steps between two checkpoints; there is one after each epoch, too
 
     def claim_folder(self) -> None:
         """Make the folder, or say why it will not do; before any work."""
@@ -109,7 +110,7 @@ def carry_out(
         write_json(job.folder / DATA, data)
         write_json(job.folder / ENVIRONMENT, environment)
     with stop_on_interrupt(run):
-        run.fit(tell=_with_log(run, tell))
+        run.fit(job.save_every, _with_log(run, tell))
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:

@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from spikehtr.data.batching import Lines
 from spikehtr.evaluation.evaluating import Evaluation, evaluate_lines
@@ -94,6 +95,8 @@ def draw_curves(rows: list[dict[str, Any]]) -> Figure:
     loss.plot(steps, [row["loss"] for row in rows], color="#0072b2", label="loss")
     loss.plot(steps, [row["ctc"] for row in rows], color="#e69f00", linestyle="--", label="CTC")
     loss.set_yscale("log")
+    for axis in (loss.yaxis.set_major_formatter, loss.yaxis.set_minor_formatter):
+        axis(FuncFormatter(lambda value, _: f"{value:g}"))
     loss.set_ylabel("training loss")
     loss.legend(frameon=False)
     read = [(row["step"], 100 * row["validation_cer"]) for row in rows if row["validation_cer"] is not None]
