@@ -7,15 +7,21 @@ import sys
 import time
 
 import pytest
+import torch
 import yaml
+from PIL import Image
 from safetensors.torch import load_file
 from test_cli import run
 
-from conftest import MICRO
+from conftest import MICRO, draw_line
 from spikehtr.assets import FONTS
 from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
+from spikehtr.data.store import LineStore
 from spikehtr.data.synth import synthesise
+from spikehtr.training.log import read_log
+from spikehtr.version import __version__
+from spikehtr.weights import load_model
 
 SETTINGS = MICRO | {
     "model.height": 24,
@@ -49,6 +55,14 @@ def test_train_then_evaluate(place, tmp_path):
     assert "27 lines to train on, 3 to validate" in done.stdout
     assert "epoch 2, step 14" in done.stdout
     assert yaml.safe_load((tmp_path / "r" / "config.yaml").read_text())["training"]["epochs"] == 2
+    names = {path.name for path in (tmp_path / "r").iterdir()}
+    assert {"best.safetensors", "best.md", "data.json", "environment.json", "log.csv", "report.html"} <= names
+    made = json.loads((tmp_path / "r" / "environment.json").read_text())
+    assert made["command"].startswith("spikehtr train -d")
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "Learning curves" in page
+    assert "Worst validation lines" in page
+    assert "27 to train on, 3 to validate" in page
     model = tmp_path / "r" / "best.safetensors"
     shown = run("evaluate", model, "-d", place / "lines.arrow", "--split", "all")
     assert shown.returncode == 0, shown.stderr
@@ -83,6 +97,85 @@ def test_kill_9_and_resume_end_with_the_very_same_weights(place, tmp_path):
     assert all((whole[name] == again[name]).all() for name in whole)
 
 
+def test_a_model_file_tells_how_it_was_made(place, tmp_path):
+    assert run(*train(place, tmp_path / "r", "--half")).returncode == 0
+    whole, small = tmp_path / "r" / "last.safetensors", tmp_path / "r" / "best.safetensors"
+    notes = load_model(small).notes
+    data = json.loads((tmp_path / "r" / "data.json").read_text())
+    assert notes["data"]["digest"] == data["digest"] == LineStore(place / "lines.arrow").digest()
+    assert notes["data"]["sources"] == ["made"]
+    assert (notes["seed"], notes["code_version"]) == (0, __version__)
+    assert notes["epochs"] in (1, 2)
+    weights = load_file(small)
+    assert {str(value.dtype) for value in weights.values()} == {"torch.float16"}
+    assert small.stat().st_size < whole.stat().st_size / 4
+    card = (tmp_path / "r" / "best.md").read_text()
+    assert data["digest"] in card
+    assert f"CER {notes['validation_cer']:.2%}" in card
+
+
+@pytest.mark.parametrize(
+    ("mode", "says", "characters"),
+    [
+        ("keep", "4 of 6 training lines hold characters that the model does not know", 7),
+        ("extend", "8 characters; added 1: 's' (U+0073)", 8),
+        ("replace", "5 characters; added 1: 's' (U+0073); dropped 3: 'b' (U+0062), 'c' (U+0063), 'p' (U+0070)", 5),
+    ],
+)
+def test_fine_tuning_says_what_becomes_of_the_characters(place, tuned, tmp_path, mode, says, characters):
+    data = tmp_path / "new"
+    data.mkdir()
+    for number, word in enumerate(["skin", "kin", "seek", "sine", "ken", "kiss"]):
+        Image.fromarray(draw_line(word, 24, number)).save(data / f"{number}.png")
+        (data / f"{number}.txt").write_text(word)
+    words = ["train", "-d", data, "--from", tuned, "--charset", mode, "-o", tmp_path / "r", "-s", "training.epochs=1"]
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+    assert done.stdout.index(says) < done.stdout.index("epoch 1")
+    model = load_model(tmp_path / "r" / "best.safetensors")
+    assert len(model.charset) - 1 == characters
+    assert model.notes["started_from"] == "best.safetensors"
+    again = run(*words, "--resume")  # a finished run: nothing left to do, and the same result
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.fixture(scope="module")
+def tuned(place):
+    """A model to start from."""
+    assert run(*train(place, place / "start")).returncode == 0
+    return place / "start" / "best.safetensors"
+
+
+def test_a_run_by_the_clock(place, tmp_path):
+    done = run(*train(place, tmp_path / "r", "--max-minutes", "0.05"))
+    assert done.returncode == 0, done.stderr
+    assert "the run takes 0.05 minutes" in done.stdout
+    last = read_log(tmp_path / "r")[-1]
+    assert last["learning_rate"] < 0.5 * Config().training.learning_rate
+
+
+def test_validation_characters_that_training_never_shows(place, tmp_path):
+    for split, word in (("train", "ink"), ("train", "kin"), ("validation", "pink")):
+        folder = tmp_path / "data" / split
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw_line(word, 24)).save(folder / f"{word}.png")
+        (folder / f"{word}.txt").write_text(word)
+    command = ["train", "-d", tmp_path / "data", "-c", place / "micro.yaml", "-o", tmp_path / "r"]
+    done = run(*command)
+    assert done.returncode == 2
+    assert "1 validation lines hold characters that training never shows: 'p' (U+0070)" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert run(*command, "--allow-unknown").returncode == 0
+
+
+def test_resuming_with_another_configuration(place, tmp_path):
+    assert run(*train(place, tmp_path / "r")).returncode == 0
+    done = run(*train(place, tmp_path / "r", "--resume", "-s", "training.seed=1"))
+    assert done.returncode == 2
+    assert "was begun with other settings" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -90,13 +183,23 @@ def test_kill_9_and_resume_end_with_the_very_same_weights(place, tmp_path):
         (["train", "-d", ".", "-o", "r", "--device", "cuda:99x"], "device"),
         (["train", "-d", ".", "-o", "r", "-p", "huge"], "no preset"),
         (["train", "-o", "r"], "--data"),
+        (["train", "-d", ".", "-o", "a-file/r"], "a-file/r: cannot be written"),
+        (["train", "-d", ".", "-o", "r", "--device", "cuda"], "a GPU was asked for and none is here"),
+        (["train", "-d", ".", "-o", "r", "--max-steps", "9", "--max-minutes", "1"], "give one of them"),
+        (["train", "-d", ".", "-o", "r", "--charset", "keep"], "--from MODEL"),
+        (["train", "-d", ".", "-o", "r", "--from", "x.safetensors", "-p", "tiny"], "without -p or -c"),
+        (["train", "-d", ".", "-o", "r", "--from", "x.safetensors"], "x.safetensors: no such file"),
         (["evaluate", "nowhere.safetensors", "-d", "."], "nowhere.safetensors"),
     ],
 )
 def test_wrong_use_is_explained_and_exits_with_2(args, says, tmp_path):
+    if "cuda" in args and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    (tmp_path / "a-file").touch()
     done = run(*args, cwd=tmp_path)
     assert done.returncode == 2
     assert says in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_nothing_to_resume_and_a_split_that_is_not_there(place, tmp_path):

@@ -169,7 +169,9 @@ def test_out_of_memory_names_the_batch_and_what_to_change(store, tmp_path, monke
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Run, "_train_on", full)
-    with pytest.raises(TrainingError, match=r"a batch of 8 lines, 24 x \d+ px, T = 1: lower training.batch_size \(now 8"):
+    with pytest.raises(
+        TrainingError, match=r"a batch of 8 lines, 24 x \d+ px, T = 1: lower training.batch_size \(now 8"
+    ):
         run(store, tmp_path / "r").fit()
 
 
