@@ -4,9 +4,8 @@ import pytest
 import torch
 from kernels_help import DEVICE, needs_gpu
 
-from spikehtr.config import InkCoderConfig
 from spikehtr.kernels import quantile as fast
-from spikehtr.model.inkcoder import InkCoder, quantiles
+from spikehtr.model.inkcoder import quantiles
 
 QS = (0.02, 1.0)
 
@@ -28,10 +27,9 @@ def maps(height=7, width=150, kind="float"):
     ("kind", "height", "width"),
     [("float", 7, 150), ("levels", 7, 150), ("signed", 7, 150), ("flat", 4, 128), ("float", 1, 1)],
 )
-def test_equals_sorting_to_the_last_bit(kind, height, width, monkeypatch):
+def test_equals_sorting_to_the_last_bit(kind, height, width):
     a, widths = maps(height, width, kind)
     found = fast.quantiles(a, widths, *QS)
-    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
     expected = quantiles(a, widths, *QS)
     for one, other in zip(found, expected, strict=True):
         assert one.shape == (3, 1, 1, 1)
@@ -50,28 +48,10 @@ def test_what_lies_in_the_padding_does_not_matter():
         assert torch.equal(one[1:2], three)
 
 
-def test_gates_are_the_references(monkeypatch):
-    coder = InkCoder(InkCoderConfig(), 2).to(DEVICE)
-    g = torch.Generator().manual_seed(0)
-    image = torch.rand(2, 1, 16, 24, generator=g).to(DEVICE)
-    widths = torch.tensor([24, 17], device=DEVICE)
-    called = []
-    original = fast.quantiles
-    monkeypatch.setattr(fast, "quantiles", lambda *args: called.append(1) or original(*args))
-    monkeypatch.setenv("SPIKEHTR_KERNELS", "triton")
-    found = coder(image, widths)
-    assert len(called) == 2  # intensity, and edges
-    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
-    expected = coder(image, widths)
-    assert len(called) == 2
-    assert torch.equal(found, expected)
-
-
 @needs_gpu
-def test_equals_sorting_at_real_size(monkeypatch):
+def test_equals_sorting_at_real_size():
     a = torch.rand(64, 1, 64, 592, device="cuda").square()
     widths = torch.randint(1, 593, (64,), device="cuda")
     found = fast.quantiles(a, widths, 0.02, 0.75)
-    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
     for one, other in zip(found, quantiles(a, widths, 0.02, 0.75), strict=True):
         assert torch.equal(one, other)

@@ -56,7 +56,9 @@ def _pool(z, source, left, right, W, C):
 
 
 @triton.jit
-def _forward(z, widths, rho, base, gate, out, B, H, W, C, GATED: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
+def downmix_forward(
+    z, widths, rho, base, gate, out, B, H, W, C, GATED: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
+):
     at, source, here, left, right = _place(widths, B, H, W, C, BP, BC)
     _, _, _, _, average, largest, _ = _pool(z, source, left, right, W, C)
     y = average + tl.load(rho) * (largest - average)
@@ -67,7 +69,7 @@ def _forward(z, widths, rho, base, gate, out, B, H, W, C, GATED: tl.constexpr, B
 
 
 @triton.jit
-def _backward(
+def downmix_backward(
     g, z, widths, rho, gate, dz, dgate, drho, B, H, W, C, GATED: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
 ):
     at, source, here, left, right = _place(widths, B, H, W, C, BP, BC)
@@ -107,7 +109,7 @@ class _DownMix(torch.autograd.Function):
             (steps, batch, height // 2, width // 2, channels), dtype=z.dtype if base is None else base.dtype
         )
         with on_device(z):
-            _forward[_grid(z)](
+            downmix_forward[_grid(z)](
                 z, widths, rho, z if base is None else base, z if gate is None else gate, out,
                 batch, height, width, channels, GATED=gate is not None, **_tile(channels),
             )  # fmt: skip
@@ -124,7 +126,7 @@ class _DownMix(torch.autograd.Function):
         dgate = None if gate is None else torch.empty_like(gate)
         drho = torch.empty(_grid(z), device=z.device)
         with on_device(z):
-            _backward[_grid(z)](
+            downmix_backward[_grid(z)](
                 g, z, widths, rho, z if gate is None else gate, dz, dz if dgate is None else dgate, drho,
                 batch, height, width, channels, GATED=gate is not None, **_tile(channels),
             )  # fmt: skip

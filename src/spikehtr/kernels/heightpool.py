@@ -33,7 +33,7 @@ def _columns(scores, H, W, BH: tl.constexpr, BW: tl.constexpr):
 
 
 @triton.jit
-def _forward(f, scores, attended, largest, H, W, C, BH: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
+def heightpool_forward(f, scores, attended, largest, H, W, C, BH: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
     n, h, w, inside, share = _columns(scores, H, W, BH, BW)
     for c0 in range(0, C, BC):
         c = c0 + tl.arange(0, BC)
@@ -47,7 +47,7 @@ def _forward(f, scores, attended, largest, H, W, C, BH: tl.constexpr, BW: tl.con
 
 
 @triton.jit
-def _backward(f, scores, da, dl, df, dscores, H, W, C, BH: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
+def heightpool_backward(f, scores, da, dl, df, dscores, H, W, C, BH: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
     n, h, w, inside, share = _columns(scores, H, W, BH, BW)
     dshare = tl.zeros([BH, BW], tl.float32)
     for c0 in range(0, C, BC):
@@ -75,7 +75,9 @@ class _HeightPool(torch.autograd.Function):
         steps, batch, height, width, channels = f.shape
         attended, largest = (torch.empty(steps, batch, width, channels, device=f.device) for _ in range(2))
         with on_device(f):
-            _forward[_grid(f)](f, scores, attended, largest, height, width, channels, **_tile(height, channels))
+            heightpool_forward[_grid(f)](
+                f, scores, attended, largest, height, width, channels, **_tile(height, channels)
+            )
         ctx.save_for_backward(f, scores)
         return attended, largest
 
@@ -86,7 +88,9 @@ class _HeightPool(torch.autograd.Function):
         df, dscores = torch.empty_like(f), torch.empty_like(scores)
         _, _, height, width, channels = f.shape
         with on_device(f):
-            _backward[_grid(f)](f, scores, da, dl, df, dscores, height, width, channels, **_tile(height, channels))
+            heightpool_backward[_grid(f)](
+                f, scores, da, dl, df, dscores, height, width, channels, **_tile(height, channels)
+            )
         return df, dscores
 
 

@@ -2,7 +2,8 @@
 
 A program takes one line and one rank k. Seen as integers in the right order, floats can be searched two bits at a time:
 the k-th smallest is the largest number v with at most k values below it. So 16 counting passes over a line, which stays
-in the cache, give it exactly. Counts are whole numbers: no rounding, no order of sums, no atomics.
+in the cache, give it exactly; one more finds the next, for the interpolation. Counts are whole numbers: no rounding, no
+order of sums, no atomics.
 """
 # mypy: ignore-errors
 
@@ -19,11 +20,12 @@ _COLUMNS = 128  # of a tile
 
 
 @triton.jit
-def _select(a, widths, ranks, found, H, W, RANKS, BH: tl.constexpr, BW: tl.constexpr):
-    """a [B, H, W], ranks [B, RANKS] -> found [B, RANKS]: the value of that rank among a line's own."""
+def select_rank(a, widths, ranks, found, H, W, RANKS, BH: tl.constexpr, BW: tl.constexpr):
+    """a [B, H, W], ranks [B, RANKS] -> found [B, RANKS, 2]: the value of that rank among a line's own, and the next."""
     line, place = tl.program_id(0), tl.program_id(0) * RANKS + tl.program_id(1)
     width = tl.load(widths + line).to(tl.int32)
     k = tl.load(ranks + place).to(tl.int32)
+    a += line.to(tl.int64) * H * W
     y = tl.arange(0, BH)[:, None]
     value = tl.full([], -2147483648, tl.int32)
     for i in range(16):
@@ -35,7 +37,7 @@ def _select(a, widths, ranks, found, H, W, RANKS, BH: tl.constexpr, BW: tl.const
         for x0 in range(0, width, BW):
             x = x0 + tl.arange(0, BW)[None, :]
             inside = (y < H) & (x < width)
-            bits = tl.load(a + line.to(tl.int64) * H * W + y * W + x, mask=inside, other=0.0).to(tl.int32, bitcast=True)
+            bits = tl.load(a + y * W + x, mask=inside, other=0.0).to(tl.int32, bitcast=True)
             keys = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers that order as the floats do
             n1 += ((keys < one) & inside).to(tl.int32)
             n2 += ((keys < two) & inside).to(tl.int32)
@@ -43,7 +45,19 @@ def _select(a, widths, ranks, found, H, W, RANKS, BH: tl.constexpr, BW: tl.const
         value = tl.where(tl.sum(n1) <= k, one, value)
         value = tl.where(tl.sum(n2) <= k, two, value)
         value = tl.where(tl.sum(n3) <= k, three, value)
-    tl.store(found + place, (value ^ ((value >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True))
+    upto = tl.zeros([BH, BW], tl.int32)
+    above = tl.full([BH, BW], 0x7FFFFFFF, tl.int32)
+    for x0 in range(0, width, BW):
+        x = x0 + tl.arange(0, BW)[None, :]
+        inside = (y < H) & (x < width)
+        bits = tl.load(a + y * W + x, mask=inside, other=0.0).to(tl.int32, bitcast=True)
+        keys = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+        upto += ((keys <= value) & inside).to(tl.int32)
+        above = tl.minimum(above, tl.where((keys > value) & inside, keys, 0x7FFFFFFF))
+    alike = (tl.sum(upto) > k + 1) | (k + 1 >= width * H)  # an equal value comes next, or none at all
+    following = tl.where(alike, value, tl.min(above))
+    tl.store(found + 2 * place, (value ^ ((value >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True))
+    tl.store(found + 2 * place + 1, (following ^ ((following >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True))
 
 
 def quantiles(a: Tensor, widths: Tensor, *qs: float) -> list[Tensor]:
@@ -53,11 +67,10 @@ def quantiles(a: Tensor, widths: Tensor, *qs: float) -> list[Tensor]:
     last = widths[:, None] * height - 1  # [B, 1], rank of the largest valid value
     place = torch.cat([last * q for q in qs], dim=1)  # [B, qs]
     low = place.floor().long()
-    ranks = torch.stack([low, torch.minimum(low + 1, last)], dim=2)  # [B, qs, 2]
-    found = torch.empty(ranks.shape, device=a.device)
+    found = torch.empty(batch, len(qs), 2, device=a.device)
     tile = {"BH": power_of_two(height), "BW": _COLUMNS, "num_warps": 16}
     with on_device(a):
-        _select[(batch, 2 * len(qs))](a, widths, ranks, found, height, width, 2 * len(qs), **tile)
+        select_rank[(batch, len(qs))](a, widths, low, found, height, width, len(qs), **tile)
     below, above = found.unbind(-1)
     values = below + (above - below) * (place - low)  # [B, qs]
     return [value[:, None, None, None] for value in values.unbind(1)]

@@ -57,10 +57,6 @@ def sobel(a: Tensor, widths: Tensor) -> Tensor:
 
 def quantiles(a: Tensor, widths: Tensor, *qs: float) -> list[Tensor]:
     """Per-line quantiles over valid pixels, linearly interpolated; each [B, 1, 1, 1]."""
-    if kernels.fast(a):
-        from spikehtr.kernels import quantile
-
-        return quantile.quantiles(a, widths, *qs)
     outside = ~column_mask(widths, a.shape[-1])
     ordered = a.masked_fill(outside, torch.inf).flatten(1).sort(dim=1).values  # [B, H*W], padding last
     last = widths[:, None] * a.shape[2] - 1  # [B, 1], index of the largest valid value
@@ -109,6 +105,10 @@ class InkCoder(nn.Module):
         self.b_alpha = nn.Parameter(torch.zeros(()))
 
     def forward(self, gray: Tensor, widths: Tensor) -> Tensor:
+        if kernels.fast(gray):
+            from spikehtr.kernels.evidence import evidence
+
+            return self._gates(evidence(wide(gray), widths, self.schedules()[2], self.config), widths)
         return self.trace(gray, widths).gates
 
     def schedules(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,7 +123,7 @@ class InkCoder(nn.Module):
 
     def trace(self, gray: Tensor, widths: Tensor) -> InkTrace:
         c = self.config
-        theta, sharpness, weight = self.schedules()
+        theta, _, weight = self.schedules()
         with torch.no_grad():
             intensity, magnitude, edge = self._proxies(wide(gray), widths)
             fused, kept = [], []
@@ -133,11 +133,14 @@ class InkCoder(nn.Module):
                 fused.append(raw * keep)  # Eq. 30
                 kept.append(keep)
             evidence, keeps = torch.stack(fused), torch.stack(kept)  # [T, B, 1, H, W]
+        return InkTrace(gray, intensity, magnitude, edge, keeps, evidence, self._gates(evidence, widths), theta)
+
+    def _gates(self, evidence: Tensor, widths: Tensor) -> Tensor:
+        """Evidence D_t [T, B, 1, H, W] -> gates g_t (Eq. 4), 0 in the padding."""
+        theta, sharpness, _ = self.schedules()
         along_t = (-1, 1, 1, 1, 1)
         a = (sharpness * self.s_alpha + self.b_alpha).view(along_t)
-        gates = torch.sigmoid(a * (evidence - theta.view(along_t)))  # Eq. 4
-        gates = gates * column_mask(widths, gray.shape[-1])
-        return InkTrace(gray, intensity, magnitude, edge, keeps, evidence, gates, theta)
+        return torch.sigmoid(a * (evidence - theta.view(along_t))) * column_mask(widths, evidence.shape[-1])
 
     def _proxies(self, gray: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """I_int (Eq. 25), normalised edge magnitude and I_edge (Eqs. 26-28); each [B, 1, H, W]."""
