@@ -7,6 +7,7 @@ gives none, the field's comment says so.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from spikehtr.config_text import ConfigError, did_you_mean, explain, load_yaml, parse_override, unknown_key
 from spikehtr.files import whole_file
-from spikehtr.presets import PRESETS, TIERS
+from spikehtr.presets import BASELINES, PRESETS, TIERS
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 BelowOne = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -25,6 +26,7 @@ Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=1)]
 Block = Literal["LA", "QK", "LK"]
+Stride = Annotated[tuple[Literal[1, 2, 4], Literal[1, 2, 4]], Field(strict=False)]  # height, width
 
 
 class Section(BaseModel):
@@ -81,10 +83,14 @@ class EncoderConfig(Section):
     """The spiking 2D encoder (Section 3.3)."""
 
     depths: Annotated[tuple[Count, Count, Count], Field(strict=False)] = (1, 1, 5)  # ConvMix2d blocks in each stage
+    channels: Annotated[tuple[Count, Count] | None, Field(strict=False)] = None  # of stages 1, 2; None: dim/4, dim/2
+    stem_stride: Stride = (1, 1)  # above 1: a coarser grid from the start, with InkCoder's gates pooled to it
+    strides: Annotated[tuple[Stride, Stride, Stride], Field(strict=False)] = ((1, 1), (2, 2), (2, 2))  # of the stages
     expansion: Positive = 4.0  # PW1 widens by this
     kernel: Count = 5  # of the depthwise convolution, odd
     norm_groups: Count = 8  # of every GroupNorm; lowered to a divisor where the width asks for it
-    bypass: bool = True  # membrane shortcut, Eq. 8
+    spikes_first: bool = False  # neuron before each convolution, sums after its norm: every convolution reads spikes
+    bypass: bool = True  # membrane shortcut, Eq. 8; there is none with spikes_first
     bypass_init: float = 0.05  # alpha at the start ("near 0")
     dual_resolution: bool = True  # Eq. 9
     downsample: Literal["mix", "avg", "max"] = "mix"
@@ -94,6 +100,8 @@ class EncoderConfig(Section):
     def _check(self) -> Self:
         if self.kernel % 2 == 0:
             raise ValueError("kernel must be odd")
+        if math.prod(stride[1] for stride in (self.stem_stride, *self.strides)) != 4:
+            raise ValueError("the widths of stem_stride and strides must multiply to 4: there are W/4 tokens")
         return self
 
 
@@ -137,9 +145,22 @@ class MixerConfig(Section):
         return (only[self.layout],) * len(self.blocks)
 
 
-class ModelConfig(Section):
-    """Everything that shapes the network. Enough, with the charset, to rebuild it."""
+class BaselineConfig(Section):
+    """What can be set of the recognisers to compare with (docs/baselines.md)."""
 
+    scale: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of every width; 1: as published, less: for quick trials
+    dropout: Fraction = 1.0  # share of the published dropout rates; 0 switches dropout off
+    mask_ratio: BelowOne = 0.4  # HTR-VT, training: share of the tokens that is masked
+    mask_span: Count = 8  # and how many neighbours are masked together
+
+
+class ModelConfig(Section):
+    """Everything that shapes the network. Enough, with the charset, to rebuild it.
+
+    A baseline (`arch`) reads in_channels, height, max_width, reducer and baseline; the rest is Spike-HTR's own.
+    """
+
+    arch: Literal["spike-htr", "cnn-blstm", "retsinas", "htr-vt", "kraken"] = "spike-htr"
     dim: Count = 768  # d; the 2D stages are d/4, d/2 and d wide
     timesteps: Count = 2  # T
     max_timesteps: Count = 4  # T_max, size of the fusion weights
@@ -155,6 +176,12 @@ class ModelConfig(Section):
     encoder: EncoderConfig = EncoderConfig()
     reducer: ReducerConfig = ReducerConfig()
     mixer: MixerConfig = MixerConfig()
+    baseline: BaselineConfig = BaselineConfig()
+
+    @property
+    def stride(self) -> int:
+        """Pixels a token, before reduction: a line of w pixels has ceil(w / stride) tokens."""
+        return 4 if self.arch in ("spike-htr", "htr-vt") else 8
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -171,8 +198,9 @@ class ModelConfig(Section):
         ):
             if round(ratio * width) < 1:
                 raise ValueError(f"{name} {ratio} leaves no channel of {width}")
-        if self.height % 4:
-            raise ValueError("height must be a multiple of 4 (two stride-2 transitions)")
+        rows = math.prod(stride[0] for stride in (self.encoder.stem_stride, *self.encoder.strides))
+        if self.height % rows:
+            raise ValueError(f"height must be a multiple of {rows}, the product of the encoder's strides")
         return self
 
 
@@ -232,12 +260,22 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        m = self.model
+        if m.arch != "spike-htr" and m.reducer.mode != "none" and self.training.aux_weight == 0:
+            raise ValueError(
+                f"model.reducer.mode={m.reducer.mode} on {m.arch} needs training.aux_weight above 0: "
+                "that loss alone trains the head that tells what to merge"
+            )
+        return self
+
     @classmethod
     def preset(cls, name: str) -> Self:
-        if name not in TIERS:
+        if name not in PRESETS:
             near = did_you_mean(name, PRESETS)
             raise ConfigError(f"no preset called {name!r}{near} (there are: {', '.join(PRESETS)})")
-        return cls.from_dict(TIERS[name])
+        return cls.from_dict(TIERS[name] if name in TIERS else BASELINES[name])
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "") -> Self:

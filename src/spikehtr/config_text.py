@@ -70,7 +70,8 @@ def explain(error: ValidationError, keys: Sequence[str], source: str = "") -> st
             continue
         given = problem.get("input")
         shown = "" if isinstance(given, Mapping | BaseModel) else f" (found {given!r})"
-        lines.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}{shown}")
+        said = f"{problem['msg'].removeprefix('Value error, ')}{shown}"
+        lines.append(f"{key}: {said}" if key else said)  # no key: two of them do not go together
     return "\n".join(f"{source}: {line}" if source else line for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""The capacity tiers of Table 12, as what they change in the tree's defaults; base is those defaults.
+"""Presets, as what they change in the tree's defaults: the capacity tiers of Table 12 and the baselines.
 
 What the paper leaves open (depths, heads, ConvMix expansion) was worked out from its parameter counts: docs/network.md.
 """
@@ -52,4 +52,29 @@ TIERS: dict[str, dict[str, Any]] = {
     },
     "base": {},
 }
-PRESETS = tuple(TIERS)
+
+
+def _baseline(arch: str, height: int, max_width: int, **training: float) -> dict[str, Any]:
+    return {
+        "model": {"arch": arch, "height": height, "in_channels": 1, "reducer": {"mode": "none"}},
+        "data": {"max_width": max_width},
+        "training": _NO_AUX | training,
+    }
+
+
+# Widths keep the paper's canvas, 8 times as wide as high. Training values are the sources' where our loop has them
+# (docs/baselines.md); schedule, averaging and clipping are shared.
+BASELINES: dict[str, dict[str, Any]] = {
+    # Puigcerver 2017, experimental setup: batches of 16, learning rate 3e-4 (with RMSProp).
+    "cnn-blstm": _baseline("cnn-blstm", 128, 1024, batch_size=16, learning_rate=3e-4),
+    # Retsinas et al. 2022, training details: 240 epochs, learning rate 1e-3, 0.1 times the shortcut's loss. Batch size
+    # and weight decay are their code's.
+    "retsinas": _baseline(
+        "retsinas", 128, 1024, batch_size=16, learning_rate=1e-3, weight_decay=5e-5, epochs=240, aux_weight=0.1
+    ),
+    # Li et al. 2025, implementation details: batches of 128, 1e-3, weight decay 0.5, averaged weights with 0.9999.
+    "htr-vt": _baseline("htr-vt", 64, 512, batch_size=128, learning_rate=1e-3, weight_decay=0.5, ema_decay=0.9999),
+    # kraken's defaults for recognition: Adam 1e-3, no weight decay. Its batch of 1 is not for a GPU.
+    "kraken": _baseline("kraken", 120, 960, batch_size=16, learning_rate=1e-3, weight_decay=0.0),
+}
+PRESETS = (*TIERS, *BASELINES)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from spikehtr.config import TrainingConfig
 from spikehtr.model.encoder import SpikingConv2d
 from spikehtr.model.masking import valid_mask, wide
-from spikehtr.model.recognizer import Output, SpikeHTR
+from spikehtr.model.network import Output
 from spikehtr.text import BLANK
 
 
@@ -66,11 +66,11 @@ def symmetric_kl(
     return (skl * mask * part.own[:, None]).sum() / part.frames
 
 
-def bypass_penalty(net: SpikeHTR) -> Tensor:
+def bypass_penalty(net: nn.Module) -> Tensor:
     """Sum of alpha^2 over the membrane shortcuts: 0 where there are none."""
     alphas: list[Tensor] = [m.alpha for m in net.modules() if isinstance(m, SpikingConv2d) and m.alpha is not None]
     if not alphas:
-        return torch.zeros((), device=net.head.linear.weight.device)
+        return torch.zeros((), device=next(net.parameters()).device)
     return torch.stack(alphas).square().sum()
 
 
@@ -78,14 +78,19 @@ def spike_htr_loss(
     out: Output,
     targets: Tensor,
     target_lengths: Tensor,
-    net: SpikeHTR,
+    net: nn.Module,
     config: TrainingConfig,
     part: Part | None = None,
 ) -> Losses:
-    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalty on alpha), with the config's weights."""
+    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalty on alpha), with the config's weights.
+
+    A network without an auxiliary head has 0 for the two terms that need one.
+    """
     main = ctc(out.logits, out.lengths, targets, target_lengths, part)
-    aux = ctc(out.aux_logits, out.lengths, targets, target_lengths, part)
-    kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature, part)
+    aux = kl = torch.zeros_like(main)
+    if out.aux_logits is not None:
+        aux = ctc(out.aux_logits, out.lengths, targets, target_lengths, part)
+        kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature, part)
     bypass = bypass_penalty(net)
     total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
     return Losses(total, main, aux, kl, bypass)

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spikehtr.config import ModelConfig
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.encoder import Encoder
-from spikehtr.model.inkcoder import to_gray
-from spikehtr.model.masking import TokenNorm, column_mask, valid_mask, wide
+from spikehtr.model.masking import TokenNorm, valid_mask, wide
 from spikehtr.model.mixer import Mixer
+from spikehtr.model.network import Network
+from spikehtr.model.network import Output as Output
 from spikehtr.model.reducer import CTCLengthReducer, Reduction
-
-
-class Output(NamedTuple):
-    """What the network says of a batch. L is the longest reduced length; rows past a line's own length mean nothing."""
-
-    logits: Tensor  # [B, L, V], main head
-    lengths: Tensor  # [B], valid frames of each line
-    aux_logits: Tensor  # [B, L, V], the same head on the tokens before the mixer
-    spans: Tensor  # [B, L, 2], first and one-past-last token position (of ceil(width / 4)) that a frame covers
-    keep_ratio: Tensor  # [B], l_b / L0
 
 
 class TemporalFusion(nn.Module):
@@ -79,21 +68,15 @@ class CTCHead(nn.Module):
         return self.linear(self.norm(z))
 
 
-class SpikeHTR(nn.Module):
-    """`net(images, widths)`: images [B, C, 64, W] in [0, 1] with ink dark, widths [B] valid pixels -> Output.
+class SpikeHTR(Network):
+    """`net(images, widths)`: images [B, C, 64, W] in [0, 1] with ink dark, widths [B] valid pixels -> Output."""
 
-    A line's result is its own: it does not depend on the batch around it, on padding, or on earlier calls.
-    """
+    per_label = ("head.linear.weight", "head.linear.bias")
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
-        super().__init__()
-        if not isinstance(config, ModelConfig):
-            raise SpikeHTRError(
-                f"SpikeHTR takes the model part of a configuration: cfg.model, not {type(config).__name__}"
-            )
-        if vocab_size < 2:
-            raise SpikeHTRError("vocab_size counts the blank and at least one character, so it is 2 or more")
-        self.config, self.vocab_size = config, vocab_size
+        super().__init__(config, vocab_size)
+        if config.arch != "spike-htr":
+            raise SpikeHTRError(f"model.arch is {config.arch}: spikehtr.baselines.build(config, vocab_size) makes that")
         self.encoder = Encoder(config)
         self.positions = Positions(config.positions, config.dim)
         self.fuse_pre = TemporalFusion(config.max_timesteps)
@@ -128,31 +111,3 @@ class SpikeHTR(nn.Module):
         aux_logits = self.head(self.fuse_pre(tokens))
         deep = self.mixer(tokens, valid_mask(lengths, tokens.shape[2]))  # [T, B, L, d]
         return self.head(self.fuse_post(deep)), aux_logits
-
-    def prepare(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
-        """What the encoder takes, images [B, C, H, 4n] with zeros for padding and widths [B]; or what is wrong."""
-        c = self.config
-        if images.dim() != 4 or images.shape[0] == 0 or images.shape[1] not in (1, 3) or images.shape[2] != c.height:
-            raise SpikeHTRError(f"images must be [B, 1 or 3, {c.height}, W], not {list(images.shape)}")
-        if not images.is_floating_point():
-            raise SpikeHTRError(f"images must be floats in [0, 1], not {images.dtype}: divide by 255 first")
-        batch, channels, _, width = images.shape
-        if width > c.max_width:
-            raise SpikeHTRError(
-                f"a line of {width} px is over model.max_width = {c.max_width}: raise that key, or scale the line down"
-            )
-        widths = torch.as_tensor([width] * batch if widths is None else widths)
-        if widths.shape != (batch,) or widths.is_floating_point() or widths.dtype == torch.bool:
-            raise SpikeHTRError(f"widths must be [{batch}] whole numbers, not {list(widths.shape)} {widths.dtype}")
-        # On a GPU this check would make the host wait, and a traced graph cannot hold it.
-        checkable = widths.device.type == "cpu" and not torch.compiler.is_compiling()
-        if checkable and (widths.min() < 1 or widths.max() > width):
-            raise SpikeHTRError(f"widths must lie in 1..{width}, found {int(widths.min())}..{int(widths.max())}")
-        widths = widths.to(images.device, torch.long)
-        if channels < c.in_channels:
-            images = images.expand(-1, c.in_channels, -1, -1)
-        elif channels > c.in_channels:
-            images = to_gray(images)
-        images = images.to(self.head.linear.weight.dtype).masked_fill(~column_mask(widths, width), 0.0)
-        # Padding cannot matter, so pad to whole tokens: every later size is then an exact half or quarter.
-        return F.pad(images, (0, -width % 4)), widths
