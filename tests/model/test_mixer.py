@@ -33,7 +33,7 @@ def test_linear_attention_is_a_mean_of_matched_values():
     x = tokens(batch=1)
     mask = torch.ones(1, 13, dtype=torch.bool)
     seen = []
-    module.out.register_forward_pre_hook(lambda m, args: seen.append(args[0]))
+    module.out.linear.register_forward_pre_hook(lambda m, args: seen.append(args[0]))
     module(x, mask)
     q, k, v = module.qkv(module.norm(x)).unflatten(-1, (3, 2, 16)).unbind(3)
     assert set(q.unique().tolist()) == {0.0, 1.0}

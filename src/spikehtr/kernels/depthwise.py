@@ -1,8 +1,9 @@
 """Depthwise convolution of maps [N, H, W, C], stride 1, zeros past the edges: forward, both gradients, as device code.
 
-A program owns BP columns and BC channels and walks down the rows. Each input row is loaded once (shifted KW times, from
-cache) and added to the KH output rows it belongs to, whose sums are carried along in registers; the next row is on its
-way meanwhile. The gradient for the input is the same walk with the kernel turned round.
+A thread owns S neighbouring columns of a few channels and walks down the rows, so an input value is loaded once for
+each thread that needs it and serves KH x KW products from registers. The sums of the KH output rows that an input row
+belongs to are carried along; the next row is on its way meanwhile. The gradient for the input is the same
+walk with the kernel turned round.
 """
 # mypy: ignore-errors
 # ruff: noqa: RUF005 - the kernel language joins tuples with a plus only
@@ -14,15 +15,15 @@ import triton.language as tl
 
 
 @triton.jit
-def _place(W, C, BP: tl.constexpr, BC: tl.constexpr):
-    """This program's map, tile number, columns and channels."""
+def _place(W, C, S: tl.constexpr, BS: tl.constexpr, BC: tl.constexpr):
+    """This program's map, number, first column of each of its BS strips, and channels."""
     blocks = tl.cdiv(C, BC)
-    across = tl.cdiv(W, BP)
+    across = tl.cdiv(W, BS * S)
     pid = tl.program_id(0)
     place = pid // blocks
     # Two channels a thread: the kernel's taps are held in registers, once for each channel of a thread.
     c = tl.max_contiguous(tl.multiple_of((pid % blocks) * BC + tl.arange(0, BC), 2), 2)
-    return place // across, place, (place % across) * BP + tl.arange(0, BP), c
+    return place // across, place, ((place % across) * BS + tl.arange(0, BS)) * S, c
 
 
 @triton.jit
@@ -33,14 +34,14 @@ def _within(h, c, H):
 
 
 @triton.jit
-def _load_row(x, n, h, w, c, H, W, C, KW: tl.constexpr):
-    """Row h, shifted by -(KW // 2) .. KW // 2; zeros outside."""
+def _load_row(x, n, h, w, c, H, W, C, limit, LEFT: tl.constexpr, COUNT: tl.constexpr):
+    """COUNT columns of row h from w - LEFT on, each a tile [BS, BC]; zeros past the edges and from `limit` on."""
     row = x + (n.to(tl.int64) * H + h) * W * C
     inside = (_within(h, c, H) & (c < C))[None, :]
     tiles = ()
-    for j in tl.static_range(KW):
-        v = w + (j - KW // 2)
-        mask = ((v >= 0) & (v < W))[:, None] & inside
+    for j in tl.static_range(COUNT):
+        v = w + (j - LEFT)
+        mask = ((v >= 0) & (v < limit))[:, None] & inside
         tiles = tiles + (tl.load(row + v[:, None] * C + c[None, :], mask=mask, other=0.0),)
     return tiles
 
@@ -48,46 +49,58 @@ def _load_row(x, n, h, w, c, H, W, C, KW: tl.constexpr):
 @triton.jit
 def walk(
     x, taps, widths, through, y, partial, B, H, W, C, KH: tl.constexpr, KW: tl.constexpr, FLIP: tl.constexpr,
-    THROUGH: tl.constexpr, SUMS: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+    THROUGH: tl.constexpr, SUMS: tl.constexpr, S: tl.constexpr, BS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """y = x * taps (+ through); taps [KH*KW, C]. With SUMS also each tile's sums, for a norm that follows."""
-    n, place, w, c = _place(W, C, BP, BC)
+    """y = x * taps (+ through); taps [KH*KW, C]. With SUMS also each program's sums, for a norm that follows.
+
+    x is taken as 0 from a line's width on.
+    """
+    n, place, w, c = _place(W, C, S, BS, BC)
+    limit = tl.load(widths + n % B).to(tl.int32)
     weights = ()
     for k in tl.static_range(KH * KW):
-        weights = weights + (tl.load(taps + ((KH * KW - 1 - k) if FLIP else k) * C + c, mask=c < C, other=0.0),)
-    start = tl.zeros([BP, BC], tl.float32)
-    rows = ()  # rows[i] gathers output row r - i: tap row i joins it to the input row of step r
-    for _ in tl.static_range(KH):
-        rows = rows + (start,)
-    one = tl.zeros([BP, BC], tl.float32)
-    two = tl.zeros([BP, BC], tl.float32)
-    here = (w < W)[:, None] & (c < C)[None, :]
-    valid = here
-    if SUMS:
-        valid = here & (w < tl.load(widths + n % B))[:, None]
-    top = KH // 2
-    tiles = _load_row(x, n, -top, w, c, H, W, C, KW)
-    for r in range(H + KH - 1):  # input row r - top; output row r - (KH - 1) is complete after it
-        ahead = _load_row(x, n, r + 1 - top, w, c, H, W, C, KW)
-        moved = (start,)
-        for i in tl.static_range(KH):
-            total = rows[i]
-            for j in tl.static_range(KW):
-                total += tiles[j].to(tl.float32) * weights[i * KW + j][None, :]
-            moved = moved + (total,)
-        h = r - (KH - 1)
-        there = here & _within(h, c, H)[None, :]
-        at = (n.to(tl.int64) * H + h) * W * C + (w[:, None] * C + c[None, :])
-        value = moved[KH]
+        weights = weights + (
+            tl.load(taps + ((KH * KW - 1 - k) if FLIP else k) * C + c, mask=c < C, other=0.0)[None, :],
+        )
+    zero = tl.zeros([BS, BC], tl.float32)
+    rows = ()  # rows[i * S + s] gathers column s of output row r - i: tap row i joins it to the input row of step r
+    for _ in tl.static_range(KH * S):
+        rows = rows + (zero,)
+    one = zero
+    two = zero
+    tiles = _load_row(x, n, -(KH // 2), w, c, H, W, C, limit, KW // 2, S + KW - 1)
+    for r in range(H + KH - 1):  # input row r - KH // 2; output row r - (KH - 1) is complete after it
+        ahead = _load_row(x, n, r + 1 - KH // 2, w, c, H, W, C, limit, KW // 2, S + KW - 1)
         if THROUGH:
-            value += tl.load(through + at, mask=there, other=0.0).to(tl.float32)
-        out = value.to(y.dtype.element_ty)
-        tl.store(y + at, out, mask=there)
-        if SUMS:
-            seen = tl.where(valid & there, out.to(tl.float32), 0.0)
-            one += seen
-            two += seen * seen
-        rows = moved[:KH]
+            more = _load_row(through, n, r - (KH - 1), w, c, H, W, C, W, 0, S)
+        values = ()
+        for j in tl.static_range(S + KW - 1):
+            values = values + (tiles[j].to(tl.float32),)
+        moved = ()
+        for _ in tl.static_range(S):
+            moved = moved + (zero,)
+        for i in tl.static_range(KH):
+            for s in tl.static_range(S):
+                total = rows[i * S + s]
+                for j in tl.static_range(KW):
+                    total += values[s + j] * weights[i * KW + j]
+                moved = moved + (total,)
+        h = r - (KH - 1)
+        there = (_within(h, c, H) & (c < C))[None, :]
+        row = (n.to(tl.int64) * H + h) * W * C
+        for s in tl.static_range(S):
+            at = row + ((w + s)[:, None] * C + c[None, :])
+            mask = (w + s < W)[:, None] & there
+            value = moved[KH * S + s]
+            if THROUGH:
+                value += more[s].to(tl.float32)
+            out = value.to(y.dtype.element_ty)
+            tl.store(y + at, out, mask=mask)
+            if SUMS:
+                seen = tl.where((w + s < limit)[:, None] & there, out.to(tl.float32), 0.0)
+                one += seen
+                two += seen * seen
+        rows = moved[: KH * S]
         tiles = ahead
     if SUMS:
         at = partial + place.to(tl.int64) * 2 * C + c
@@ -96,29 +109,37 @@ def walk(
 
 
 @triton.jit
-def tap_sums(x, grad, partial, H, W, C, KH: tl.constexpr, KW: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
-    """Each tile's sums of grad * shifted x -> partial [tiles, KH*KW, C]: the taps' gradient, not yet added up."""
-    n, place, w, c = _place(W, C, BP, BC)
-    zero = tl.zeros([BP, BC], tl.float32)
+def tap_sums(
+    x, grad, widths, partial, B, H, W, C, KH: tl.constexpr, KW: tl.constexpr, S: tl.constexpr, BS: tl.constexpr,
+    BC: tl.constexpr,
+):  # fmt: skip
+    """Sums of grad * shifted x -> partial [programs, KH*KW, C]: the taps' gradient, not yet added up."""
+    n, place, w, c = _place(W, C, S, BS, BC)
+    limit = tl.load(widths + n % B).to(tl.int32)
+    zero = tl.zeros([BS, BC], tl.float32)
     totals = ()
     for _ in tl.static_range(KH * KW):
         totals = totals + (zero,)
     top = KH // 2
-    grads = ()  # grads[i]: row h + top - i of the gradient, which tap row i joins to the input's row h
+    grads = ()  # grads[i * S + s]: column s of row h + top - i, which tap row i joins to the input's row h
     for i in tl.static_range(KH):
-        grads = grads + (_load_row(grad, n, top - i, w, c, H, W, C, 1)[0],)
-    tiles = _load_row(x, n, 0, w, c, H, W, C, KW)
+        grads = grads + _load_row(grad, n, top - i, w, c, H, W, C, limit, 0, S)
+    tiles = _load_row(x, n, 0, w, c, H, W, C, limit, KW // 2, S + KW - 1)
     for h in range(H):
-        ahead = _load_row(x, n, h + 1, w, c, H, W, C, KW)
-        moved = (_load_row(grad, n, h + 1 + top, w, c, H, W, C, 1)[0],)
+        ahead = _load_row(x, n, h + 1, w, c, H, W, C, limit, KW // 2, S + KW - 1)
+        below = _load_row(grad, n, h + 1 + top, w, c, H, W, C, limit, 0, S)
+        values = ()
+        for j in tl.static_range(S + KW - 1):
+            values = values + (tiles[j].to(tl.float32),)
         added = ()
         for i in tl.static_range(KH):
-            row = grads[i].to(tl.float32)
             for j in tl.static_range(KW):
-                added = added + (totals[i * KW + j] + tiles[j].to(tl.float32) * row,)
-            moved = moved + (grads[i],)
+                total = totals[i * KW + j]
+                for s in tl.static_range(S):
+                    total += values[s + j] * grads[i * S + s].to(tl.float32)
+                added = added + (total,)
         totals = added
-        grads = moved[:KH]
+        grads = below + grads[: (KH - 1) * S]
         tiles = ahead
     for k in tl.static_range(KH * KW):
         at = partial + (place.to(tl.int64) * (KH * KW) + k) * C + c

@@ -10,7 +10,9 @@ from torch import Tensor
 from spikehtr.kernels import depthwise as device
 from spikehtr.kernels.layout import on_device
 
-_COLUMNS, _CHANNELS = 16, 32  # a thread holds two columns and two channels beside the taps
+_STRIP, _STRIPS, _CHANNELS = 4, 8, 32  # columns a thread holds of two channels; a program has 4 warps of such threads
+_COLUMNS = _STRIP * _STRIPS
+_BLOCKS = {"S": _STRIP, "BS": _STRIPS, "BC": _CHANNELS}
 
 
 class Plan(NamedTuple):
@@ -27,20 +29,20 @@ def _grid(x: Tensor) -> tuple[int]:
 def _walk(
     x: Tensor,
     weight: Tensor,
+    widths: Tensor,
     dtype: torch.dtype,
-    widths: Tensor | None = None,
+    want_sums: bool = False,
     through: Tensor | None = None,
     flip: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     n, h, w, c = x.shape
     taps = weight.detach().float().flatten(1).t().contiguous()  # [KH*KW, C]
     y = torch.empty_like(x, dtype=dtype)
-    partial = None if widths is None else x.new_empty((n, -(-w // _COLUMNS), 2, c), dtype=torch.float32)
+    partial = x.new_empty((n, -(-w // _COLUMNS), 2, c), dtype=torch.float32) if want_sums else None
     with on_device(x):
         device.walk[_grid(x)](
-            x, taps, widths, through, y, partial, 1 if widths is None else len(widths), h, w, c,
-            KH=weight.shape[2], KW=weight.shape[3], FLIP=flip, THROUGH=through is not None, SUMS=widths is not None,
-            BP=_COLUMNS, BC=_CHANNELS,
+            x, taps, widths, through, y, partial, len(widths), h, w, c, KH=weight.shape[2], KW=weight.shape[3],
+            FLIP=flip, THROUGH=through is not None, SUMS=want_sums, maxnreg=168, **_BLOCKS,
         )  # fmt: skip
     return y, partial
 
@@ -52,8 +54,8 @@ class _Depthwise(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, widths: Tensor, plan: Plan
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        y, sums = _walk(x, weight, plan.dtype, widths if plan.want_sums else None)
-        ctx.save_for_backward(x, weight)
+        y, sums = _walk(x, weight, widths, plan.dtype, plan.want_sums)
+        ctx.save_for_backward(x, weight, widths)
         ctx.set_materialize_grads(False)
         if sums is not None:
             ctx.mark_non_differentiable(sums)
@@ -63,27 +65,29 @@ class _Depthwise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, _: None, through: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return through, None, None, None
-        x, weight = ctx.saved_tensors
+        x, weight, widths = ctx.saved_tensors
         grad = grad.contiguous()
         dx = dweight = None
         if ctx.needs_input_grad[0]:
-            dx, _sums = _walk(
-                grad, weight, x.dtype, through=None if through is None else through.contiguous(), flip=True
-            )
+            through = None if through is None else through.contiguous()
+            dx = _walk(grad, weight, widths, x.dtype, through=through, flip=True)[0]
         if ctx.needs_input_grad[1]:
             n, h, w, c = x.shape
             taps = weight[0].numel()
             partial = x.new_empty((n * -(-w // _COLUMNS), taps, c), dtype=torch.float32)
             with on_device(x):
                 device.tap_sums[_grid(x)](
-                    x, grad, partial, h, w, c, KH=weight.shape[2], KW=weight.shape[3], BP=_COLUMNS, BC=_CHANNELS
+                    x, grad, widths, partial, len(widths), h, w, c, KH=weight.shape[2], KW=weight.shape[3], **_BLOCKS
                 )
             dweight = partial.sum(0).t().reshape(weight.shape).to(weight.dtype)
         return dx, dweight, None, None
 
 
 def depthwise(x: Tensor, weight: Tensor, widths: Tensor, plan: Plan) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """x [T, B, C, H, W] -> its convolution in the same shape, and as `plan` asks its sums and x again."""
+    """x [T, B, C, H, W], 0 in the padding -> its convolution in the same shape, as `plan` asks its sums, and x again.
+
+    What the gradient of y holds in the padding is taken as 0.
+    """
     last = x.movedim(2, 4).contiguous().flatten(0, 1)  # [T*B, H, W, C]
     y, sums, through = _Depthwise.apply(last, weight, widths, plan)  # type: ignore[no-untyped-call]
     steps = x.shape[:2]

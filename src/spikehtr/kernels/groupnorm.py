@@ -1,9 +1,9 @@
 """Masked GroupNorm, neuron, membrane shortcut, column mask and residual sum of 2D maps, as device code.
 
-Maps lie in memory as [T, B, H, W, C]. A program takes BP columns of one row and BC channels, at all T steps. Sums over
-a map go in two stages: each program writes its own tile's, and a second kernel adds those up in float64. Nothing is
-added atomically, so results repeat; and a tile is the same whatever stands beside it, so a line's sums do not depend on
-its padding. `groupnorm_op.py` has the host's side.
+Maps lie in memory as [T, B, H, W, C]; a tile is BP columns of one row and BC channels. Sums over a map go in two
+stages: a program adds up its rows' tiles from left to right in registers, and a second kernel adds up the programs'
+sums in float64. Nothing is added atomically, so results repeat; and padding comes last in every row and adds nothing,
+so a line's sums do not depend on it. `groupnorm_op.py` has the host's side.
 """
 # mypy: ignore-errors
 # ruff: noqa: RUF005 - the kernel language joins tuples with a plus only
@@ -18,7 +18,7 @@ from spikehtr.kernels.neuron import respond, respond_back
 
 @triton.jit
 def _tile(widths, H, W, C, BP: tl.constexpr, BC: tl.constexpr):
-    """This program's line, tile number, first element, offsets, channels, and where the map and the line reach."""
+    """This program's line, first element, offsets, channels, and where the map and the line reach."""
     blocks = tl.cdiv(C, BC)
     across = tl.cdiv(W, BP)
     pid = tl.program_id(0)
@@ -30,7 +30,18 @@ def _tile(widths, H, W, C, BP: tl.constexpr, BC: tl.constexpr):
     here = (w < W)[:, None] & (c < C)[None, :]
     valid = here & (w < tl.load(widths + b))[:, None]
     first = row.to(tl.int64) * W * C
-    return b, place - b * H * across, first, w[:, None] * C + c[None, :], c, here, valid
+    return b, first, w[:, None] * C + c[None, :], c, here, valid
+
+
+@triton.jit
+def _rows(H, C, R: tl.constexpr, BC: tl.constexpr):
+    """This program's map, number, first row, row past its last, and channels, where a program takes R rows of a map."""
+    blocks = tl.cdiv(C, BC)
+    place = tl.program_id(0) // blocks
+    chunks = tl.cdiv(H, R)
+    first = (place % chunks) * R
+    c = (tl.program_id(0) % blocks) * BC + tl.arange(0, BC)
+    return place // chunks, place, first, tl.minimum(first + R, H), c
 
 
 @triton.jit
@@ -42,13 +53,21 @@ def _put_sums(partial, one, two, row, c, C):
 
 
 @triton.jit
-def sums(x, widths, partial, B, H, W, C, step, T: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
-    """x -> partial [T*B, tiles, 2, C]: sum and sum of squares over each tile's valid columns."""
-    b, tile, first, at, c, _, valid = _tile(widths, H, W, C, BP, BC)
-    tiles = H * tl.cdiv(W, BP)
-    for t in tl.static_range(T):
-        value = tl.load(x + (first + t * tl.cast(step, tl.int64)) + at, mask=valid, other=0.0).to(tl.float32)
-        _put_sums(partial, value, value * value, (t * B + b) * tiles + tile, c, C)
+def sums(x, widths, partial, B, H, W, C, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
+    """x -> partial [T*B, chunks, 2, C]: sum and sum of squares over the valid columns of R rows."""
+    n, place, first, end, c = _rows(H, C, R, BC)
+    width = tl.load(widths + n % B)
+    one = tl.zeros([BP, BC], tl.float32)
+    two = tl.zeros([BP, BC], tl.float32)
+    for h in range(first, end):
+        row = x + (n.to(tl.int64) * H + h) * W * C
+        for start in range(0, width, BP):
+            w = start + tl.arange(0, BP)
+            valid = (w < width)[:, None] & (c < C)[None, :]
+            value = tl.load(row + w[:, None] * C + c[None, :], mask=valid, other=0.0).to(tl.float32)
+            one += value
+            two += value * value
+    _put_sums(partial, one, two, place, c, C)
 
 
 @triton.jit
@@ -106,15 +125,14 @@ def _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T: tl.constexpr
 
 @triton.jit
 def apply(
-    x, scale, shift, widths, alpha, residual, gain, y, partial, B, H, W, C, step, decay, threshold,
+    x, scale, shift, widths, alpha, residual, gain, y, B, H, W, C, step, decay, threshold,
     T: tl.constexpr, KIND: tl.constexpr, SHORTCUT: tl.constexpr, RESIDUAL: tl.constexpr, GAIN: tl.constexpr,
-    SUMS: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+    BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """y = residual + gain_b * mask * (neuron(H) + alpha * H); with SUMS also y's own sums, for a norm that follows."""
-    b, tile, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
+    """y = residual + gain_b * mask * (neuron(H) + alpha * H)"""
+    b, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
     _, hs = _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T)
     ys = respond(hs, decay, threshold, T, KIND)
-    tiles = H * tl.cdiv(W, BP)
     for t in tl.static_range(T):
         value = ys[t]
         if SHORTCUT:
@@ -125,11 +143,7 @@ def apply(
         base = first + t * tl.cast(step, tl.int64)
         if RESIDUAL:
             value += tl.load(residual + base + at, mask=here, other=0.0).to(tl.float32)
-        out = value.to(y.dtype.element_ty)
-        tl.store(y + base + at, out, mask=here)
-        if SUMS:
-            seen = tl.where(valid, out.to(tl.float32), 0.0)
-            _put_sums(partial, seen, seen * seen, (t * B + b) * tiles + tile, c, C)
+        tl.store(y + base + at, value.to(y.dtype.element_ty), mask=here)
 
 
 @triton.jit
@@ -164,19 +178,42 @@ def _drive_grads(
 def grad_sums(
     x, scale, shift, widths, grad, alpha, gain, partial, slopes, B, H, W, C, step,
     decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, SHORTCUT: tl.constexpr,
-    GAIN: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+    GAIN: tl.constexpr, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Each tile's sums of dL/dH and of dL/dH * x -> partial [T*B, tiles, 2, C], and of dL/dalpha -> slopes."""
-    b, tile, first, at, c, _, valid = _tile(widths, H, W, C, BP, BC)
-    xs, ds, slope = _drive_grads(
-        x, scale, shift, grad, alpha, gain, first, step, at, b, c, valid, B, C, decay, threshold, sharpness,
-        T, KIND, ATAN, SHORTCUT, GAIN,
-    )  # fmt: skip
-    tiles = H * tl.cdiv(W, BP)
+    """Sums over R rows of dL/dH and of dL/dH * x -> partial [T*B, chunks, 2, C], and of dL/dalpha -> slopes."""
+    b, place, first, end, c = _rows(H, C, R, BC)
+    width = tl.load(widths + b)
+    zero = tl.zeros([BP, BC], tl.float32)
+    slope = zero
+    ones = ()
+    twos = ()
+    for _ in tl.static_range(T):
+        ones = ones + (zero,)
+        twos = twos + (zero,)
+    for h in range(first, end):
+        row = (b.to(tl.int64) * H + h) * W * C
+        for start in range(0, width, BP):
+            w = start + tl.arange(0, BP)
+            valid = (w < width)[:, None] & (c < C)[None, :]
+            at = w[:, None] * C + c[None, :]
+            xs, ds, more = _drive_grads(
+                x, scale, shift, grad, alpha, gain, row, step, at, b, c, valid, B, C, decay, threshold, sharpness,
+                T, KIND, ATAN, SHORTCUT, GAIN,
+            )  # fmt: skip
+            if SHORTCUT:
+                slope += more
+            added = ()
+            products = ()
+            for t in tl.static_range(T):
+                added = added + (ones[t] + ds[t],)
+                products = products + (twos[t] + ds[t] * xs[t],)
+            ones = added
+            twos = products
+    chunks = tl.cdiv(H, R)
     for t in tl.static_range(T):
-        _put_sums(partial, ds[t], ds[t] * xs[t], (t * B + b) * tiles + tile, c, C)
+        _put_sums(partial, ones[t], twos[t], t * B * chunks + place, c, C)
     if SHORTCUT:
-        tl.store(slopes + tl.program_id(0), tl.sum(tl.sum(tl.where(valid, slope, 0.0), axis=1), axis=0))
+        tl.store(slopes + tl.program_id(0), tl.sum(tl.sum(slope, axis=1), axis=0))
 
 
 @triton.jit
@@ -217,18 +254,22 @@ def grad_input(
     GAIN: tl.constexpr, THROUGH: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """dx as above, plus the gradient that came `through`."""
-    b, _, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
+    b, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
     xs, ds, _ = _drive_grads(
         x, scale, shift, grad, alpha, gain, first, step, at, b, c, valid, B, C, decay, threshold, sharpness,
         T, KIND, ATAN, SHORTCUT, GAIN,
     )  # fmt: skip
+    values = ()  # all of them before the first is stored: loads after a store would be made again
     for t in tl.static_range(T):
         row = t * B + b
         factor = tl.load(scale + row * C + c, mask=c < C, other=0.0)[None, :]
         p = tl.load(factors + row * 2 * C + c, mask=c < C, other=0.0)[None, :]
         q = tl.load(factors + row * 2 * C + C + c, mask=c < C, other=0.0)[None, :]
         value = tl.where(valid, factor * ds[t] + p * xs[t] + q, 0.0)
-        base = first + t * tl.cast(step, tl.int64)
         if THROUGH:
+            base = first + t * tl.cast(step, tl.int64)
             value += tl.load(through + base + at, mask=here, other=0.0).to(tl.float32)
-        tl.store(dx + base + at, value.to(dx.dtype.element_ty), mask=here)
+        values = values + (value,)
+    for t in tl.static_range(T):
+        base = first + t * tl.cast(step, tl.int64)
+        tl.store(dx + base + at, values[t].to(dx.dtype.element_ty), mask=here)

@@ -15,11 +15,11 @@ from spikehtr.kernels import groupnorm as device
 from spikehtr.kernels.describe import Neuron
 from spikehtr.kernels.layout import COLUMNS, channel_block, channels_last, channels_second, on_device, power_of_two
 
-_SUM_COLUMNS = 2 * COLUMNS  # a pass that only adds up has registers to spare
+_ROWS = 4  # that a program adds up before it writes its sums
 
 
 def _back_columns(channels: int) -> int:
-    return 2048 // channel_block(channels)  # the backward pass holds more of a tile in registers
+    return 1024 // channel_block(channels)  # small programs, many at a time: the backward pass holds much in registers
 
 
 class Plan(NamedTuple):
@@ -29,7 +29,6 @@ class Plan(NamedTuple):
     eps: float
     neuron: Neuron
     dtype: torch.dtype  # of the result
-    want_sums: bool = False  # also give the result's own sums, for a norm that follows at once
     fork: bool = False  # also hand x through, so that both gradients meet in one pass
 
 
@@ -44,11 +43,13 @@ class Sizes(NamedTuple):
     def step(self) -> int:
         return self.B * self.H * self.W * self.C
 
-    def tiles(self, columns: int = COLUMNS) -> int:
-        return self.H * -(-self.W // columns)
+    @property
+    def chunks(self) -> int:
+        return -(-self.H // _ROWS)
 
-    def programs(self, columns: int = COLUMNS) -> int:
-        return self.B * self.tiles(columns) * -(-self.C // channel_block(self.C))
+    @property
+    def blocks(self) -> int:
+        return -(-self.C // channel_block(self.C))
 
 
 def _blocks(size: Sizes, columns: int = COLUMNS, a_thread: int = 16) -> dict[str, int]:
@@ -63,18 +64,18 @@ def _tail_blocks(size: Sizes, groups: int, tiles: int) -> dict[str, int]:
 
 
 def channel_sums(x: Tensor, widths: Tensor) -> Tensor:
-    """Sum and sum of squares over valid columns, tile by tile: x [T, B, H, W, C] -> [T*B, tiles, 2, C]."""
+    """Sum and sum of squares over valid columns, some rows at a time: x [T, B, H, W, C] -> [T*B, chunks, 2, C]."""
     size = Sizes(*x.shape)
-    partial = x.new_empty((size.T * size.B, size.tiles(_SUM_COLUMNS), 2, size.C), dtype=torch.float32)
+    partial = x.new_empty((size.T * size.B, size.chunks, 2, size.C), dtype=torch.float32)
     with on_device(x):
-        device.sums[(size.programs(_SUM_COLUMNS),)](
-            x, widths, partial, *size[1:], size.step, T=size.T, **_blocks(size, _SUM_COLUMNS)
+        device.sums[(size.T * size.B * size.chunks * size.blocks,)](
+            x, widths, partial, *size[1:], R=_ROWS, **_blocks(size)
         )
     return partial
 
 
 class _NormNeuron(torch.autograd.Function):
-    """x [T, B, H, W, C] -> y, y's sums (or None), x handed through (or None)."""
+    """x [T, B, H, W, C] -> y, and x handed through (or None)."""
 
     @staticmethod
     def forward(
@@ -88,34 +89,31 @@ class _NormNeuron(torch.autograd.Function):
         residual: Tensor | None,
         gain: Tensor | None,
         plan: Plan,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         size, neuron = Sizes(*x.shape), plan.neuron
         partial = channel_sums(x, widths) if sums is None else sums
         rows, groups, tiles = size.T * size.B, plan.groups, partial.shape[1]
         scale, shift = x.new_empty((2, rows, size.C), dtype=torch.float32).unbind(0)
         mean, rstd = x.new_empty((2, rows, groups), dtype=torch.float32).unbind(0)
         y = torch.empty_like(x, dtype=plan.dtype)
-        after = x.new_empty((rows, size.tiles(), 2, size.C), dtype=torch.float32) if plan.want_sums else None
         with on_device(x):
             device.moments[(rows, groups)](
                 partial, widths, weight, bias, scale, shift, mean, rstd,
                 size.B, size.H, size.C, groups, tiles, plan.eps, **_tail_blocks(size, groups, tiles),
             )  # fmt: skip
-            device.apply[(size.programs(),)](
-                x, scale, shift, widths, alpha, residual, gain, y, after, *size[1:], size.step,
+            device.apply[(size.B * size.H * -(-size.W // COLUMNS) * size.blocks,)](
+                x, scale, shift, widths, alpha, residual, gain, y, *size[1:], size.step,
                 neuron.decay, neuron.threshold, T=size.T, KIND=neuron.kind, SHORTCUT=alpha is not None,
-                RESIDUAL=residual is not None, GAIN=gain is not None, SUMS=plan.want_sums,
+                RESIDUAL=residual is not None, GAIN=gain is not None,
                 **_blocks(size),
             )  # fmt: skip
         ctx.save_for_backward(x, scale, shift, mean, rstd, weight, widths, alpha, gain)
         ctx.plan, ctx.has_residual = plan, residual is not None
         ctx.set_materialize_grads(False)
-        if after is not None:
-            ctx.mark_non_differentiable(after)
-        return y, after, x.view_as(x) if plan.fork else None
+        return y, x.view_as(x) if plan.fork else None
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: None, through: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, through: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:  # only what was handed through is used
             return through, *([None] * 8)
         x, scale, shift, mean, rstd, weight, widths, alpha, gain = ctx.saved_tensors
@@ -123,9 +121,9 @@ class _NormNeuron(torch.autograd.Function):
         grad = grad.contiguous()
         through = None if through is None else through.contiguous()
         columns = _back_columns(size.C)
-        rows, tiles, programs = size.T * size.B, size.tiles(columns), (size.programs(columns),)
+        rows, tiles = size.T * size.B, size.chunks
         partial = x.new_empty((rows, tiles, 2, size.C), dtype=torch.float32)
-        slopes = x.new_empty(programs, dtype=torch.float32)
+        slopes = x.new_empty(size.B * tiles * size.blocks, dtype=torch.float32)
         by_channel = x.new_empty((rows, 2, size.C), dtype=torch.float32)
         factors = torch.empty_like(by_channel)
         dx = torch.empty_like(x)
@@ -133,12 +131,15 @@ class _NormNeuron(torch.autograd.Function):
         flags |= {"GAIN": gain is not None} | _blocks(size, columns, 8)
         numbers = (*size[1:], size.step, neuron.decay, neuron.threshold, neuron.sharpness)
         with on_device(x):
-            device.grad_sums[programs](x, scale, shift, widths, grad, alpha, gain, partial, slopes, *numbers, **flags)
+            device.grad_sums[(len(slopes),)](
+                x, scale, shift, widths, grad, alpha, gain, partial, slopes, *numbers, R=_ROWS,
+                **flags,
+            )  # fmt: skip
             device.grad_moments[(rows, groups)](
                 partial, widths, weight, mean, rstd, by_channel, factors, size.B, size.H, size.C, groups, tiles,
                 **_tail_blocks(size, groups, tiles),
             )  # fmt: skip
-            device.grad_input[programs](
+            device.grad_input[(size.B * size.H * -(-size.W // columns) * size.blocks,)](
                 x, scale, shift, factors, widths, grad, alpha, gain, through, dx, *numbers,
                 THROUGH=through is not None, **flags,
             )  # fmt: skip
@@ -157,14 +158,14 @@ def norm_neuron(
     residual: Tensor | None = None,
     gain: Tensor | None = None,
     sums: Tensor | None = None,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+) -> tuple[Tensor, Tensor | None]:
     """y = residual + gain_b * mask * (neuron(H) + alpha * H), H = Norm(x) over valid columns (Eq. 8).
 
-    x, residual [T, B, C, H, W], widths [B], gain [B] -> y [T, B, C, H, W], and as `plan` asks its sums and x again.
+    x, residual [T, B, C, H, W], widths [B], gain [B] -> y [T, B, C, H, W], and x again if `plan` asks for it.
     `sums` are x's, if its maker has them at hand.
     """
     last = None if residual is None else channels_last(residual)
-    y, after, through = _NormNeuron.apply(  # type: ignore[no-untyped-call]
+    y, through = _NormNeuron.apply(  # type: ignore[no-untyped-call]
         channels_last(x), sums, widths, weight, bias, alpha, last, gain, plan
     )
-    return channels_second(y), after, None if through is None else channels_second(through)
+    return channels_second(y), None if through is None else channels_second(through)

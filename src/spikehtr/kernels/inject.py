@@ -1,7 +1,6 @@
 """The gated injection X_t = S * gain_t (Eq. 7) as device code: S [P, C] is read once, X [T, P, C] written once."""
 # mypy: ignore-errors
 
-
 from __future__ import annotations
 
 import triton

@@ -27,8 +27,8 @@ def result_dtype(x: Tensor) -> torch.dtype:
 
 
 def channel_block(channels: int) -> int:
-    """Channels of a tile: the power of two up to 64 that leaves the fewest idle lanes, the larger of equals."""
-    return min((64, 32, 16), key=lambda block: -(-channels // block) * block)
+    """Channels of a tile: 64 or 32, whichever leaves the fewest idle lanes, 64 if equal; 16 for very few."""
+    return 16 if channels <= 16 else min((64, 32), key=lambda block: -(-channels // block) * block)
 
 
 def power_of_two(n: int) -> int:

@@ -19,12 +19,13 @@ from spikehtr.kernels.describe import describe
 from spikehtr.kernels.groupnorm_op import Plan as NormPlan
 from spikehtr.kernels.groupnorm_op import norm_neuron
 from spikehtr.kernels.layout import result_dtype
+from spikehtr.kernels.tokennorm_op import Drop, token_norm_neuron
 from spikehtr.kernels.tokennorm_op import Plan as TokenPlan
-from spikehtr.kernels.tokennorm_op import token_norm_neuron
 
 if TYPE_CHECKING:  # they import this package
     from spikehtr.model.encoder import ConvMix2d, SpikingConv2d
-    from spikehtr.model.masking import MaskedGroupNorm, TokenNorm
+    from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, TokenNorm
+    from spikehtr.model.mixer import SpikingLinear
 
 
 def conv2d(conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -38,7 +39,7 @@ def conv2d(conv: nn.Conv2d, x: Tensor) -> Tensor:
 def _plan(
     norm: MaskedGroupNorm, neuron: nn.Module | None, x: Tensor, sums: bool = False, fork: bool = False
 ) -> NormPlan:
-    return NormPlan(norm.groups, norm.eps, describe(neuron), result_dtype(x), sums, fork)
+    return NormPlan(norm.groups, norm.eps, describe(neuron), result_dtype(x), fork)
 
 
 def group_norm(norm: MaskedGroupNorm, x: Tensor, widths: Tensor, neuron: nn.Module | None = None) -> Tensor:
@@ -58,11 +59,12 @@ def conv_mix(block: ConvMix2d, x: Tensor, widths: Tensor) -> Tensor:
     where x goes two ways, it is handed through the kernel that reads it, so that its two gradients meet there."""
     dtype = result_dtype(x)
     dw, norm = block.dw, block.norm
+    assert norm is not None
     h, sums, through = depthwise(x.to(dtype), dw.conv.weight, widths, DepthwisePlan(dtype, want_sums=True, fork=True))
-    plan = _plan(dw.norm, dw.neuron, h, sums=True)
+    plan = _plan(dw.norm, dw.neuron, h)
     gain = block.drop_path.gain(x)
-    x, sums, _ = norm_neuron(h, widths, dw.norm.weight, dw.norm.bias, plan, dw.alpha, through, gain, sums)
-    y, _, through = norm_neuron(x, widths, norm.weight, norm.bias, _plan(norm, None, x, fork=True), sums=sums)
+    x, _ = norm_neuron(h, widths, dw.norm.weight, dw.norm.bias, plan, dw.alpha, through, gain, sums)
+    y, through = norm_neuron(x, widths, norm.weight, norm.bias, _plan(norm, None, x, fork=True))
     y = spiking_conv(block.pw1, y, widths)
     h = block.pw2.conv(y.flatten(0, 1)).unflatten(0, y.shape[:2])
     norm, gain = block.pw2.norm, block.drop_path.gain(x)
@@ -76,3 +78,13 @@ def token_norm(norm: TokenNorm, x: Tensor, neuron: nn.Module | None = None) -> T
     if neuron is None:
         return token_norm_neuron(x[None], norm.weight, norm.bias, plan)[0]
     return token_norm_neuron(x, norm.weight, norm.bias, plan)
+
+
+def add_spikes(
+    x: Tensor, out: SpikingLinear, drive: Tensor, dropout: SharedDropout, drop_path: SharedDropout
+) -> Tensor:
+    """x + drop_path(dropout(neuron(Norm(drive)))), [T, B, L, d]; one kernel."""
+    rate, path_rate = (d.rate if d.active else 0.0 for d in (dropout, drop_path))
+    drop = Drop.draw(rate, path_rate) if rate or path_rate else None
+    plan = TokenPlan(out.norm.eps, describe(out.neuron), x.dtype, x.shape[2], drop)
+    return token_norm_neuron(drive, out.norm.weight, out.norm.bias, plan, x)

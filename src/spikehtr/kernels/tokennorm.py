@@ -1,4 +1,4 @@
-"""LayerNorm over channels, neuron, dropout's gain and residual sum of tokens, and the neuron alone, as device code.
+"""LayerNorm over channels, neuron, dropout, residual sum of tokens, and the neuron alone, as device code.
 
 Tokens lie in memory as [T, N, C]. A program takes ROWS tokens at all T steps and all channels, so one pass is enough:
 statistics are rebuilt from x in the backward pass too. `tokennorm_op.py` has the host's side.
@@ -52,11 +52,19 @@ def _affine(weight, bias, c, C):
 
 
 @triton.jit
-def apply(
-    x, weight, bias, residual, gain, y, N, C, eps, decay, threshold, T: tl.constexpr, KIND: tl.constexpr,
-    RESIDUAL: tl.constexpr, GAIN: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
+def _gain(n, c, L, C, seed, keep, path_keep):
+    """Dropout of units and of whole lines' branches (L tokens a line), the same at every step: drawn from the seed and
+    the unit's number, so that the backward pass can draw it again."""
+    unit = tl.where(tl.rand(seed, n[:, None] * C + c[None, :]) < keep, 1.0 / keep, 0.0)
+    return unit * tl.where(tl.rand(seed + 1, n // L) < path_keep, 1.0 / path_keep, 0.0)[:, None]
+
+
+@triton.jit(do_not_specialize=["seed"])
+def token_apply(
+    x, weight, bias, residual, y, N, C, L, seed, keep, path_keep, eps, decay, threshold, T: tl.constexpr,
+    KIND: tl.constexpr, RESIDUAL: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """y = residual + gain * neuron(Norm(x)); gain [N, C] is the same at every step."""
+    """y = residual + dropout(neuron(Norm(x)))"""
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, BC)
     inside = (n < N)[:, None] & (c < C)[None, :]
@@ -67,18 +75,18 @@ def apply(
     ys = respond(hs, decay, threshold, T, KIND)
     for t in tl.static_range(T):
         value = ys[t]
-        if GAIN:
-            value *= tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)
+        if DROP:
+            value *= _gain(n, c, L, C, seed, keep, path_keep)
         if RESIDUAL:
             value += tl.load(residual + t * step + at, mask=inside, other=0.0).to(tl.float32)
         tl.store(y + t * step + at, value.to(y.dtype.element_ty), mask=inside)
 
 
-@triton.jit
-def grad_input(
-    x, weight, bias, grad, gain, dx, partial, N, C, eps, decay, threshold, sharpness, T: tl.constexpr,
-    KIND: tl.constexpr, ATAN: tl.constexpr, GAIN: tl.constexpr, LOOPS: tl.constexpr, ROWS: tl.constexpr,
-    BC: tl.constexpr,
+@triton.jit(do_not_specialize=["seed"])
+def token_grad(
+    x, weight, bias, grad, dx, partial, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness,
+    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, DROP: tl.constexpr, LOOPS: tl.constexpr,
+    ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """dx, and each program's sums of dL/dH and dL/dH * xhat -> partial [programs, 2, C]."""
     c = tl.arange(0, BC)
@@ -92,8 +100,8 @@ def grad_input(
         at = n.to(tl.int64)[:, None] * C + c[None, :]
         hats, spreads, hs = _drives(_load_steps(x, at, inside, step, T), w, b, C, eps, inside, T)
         gs = _load_steps(grad, at, inside, step, T)
-        if GAIN:
-            factor = tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)
+        if DROP:
+            factor = _gain(n, c, L, C, seed, keep, path_keep)
             scaled = ()
             for t in tl.static_range(T):
                 scaled = scaled + (gs[t] * factor,)

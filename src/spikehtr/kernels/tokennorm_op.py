@@ -1,4 +1,4 @@
-"""LayerNorm of tokens and what follows it (neuron, gain, residual), and the neuron alone, as differentiable functions.
+"""LayerNorm of tokens and what follows it (neuron, dropout, residual), and the neuron alone, differentiable.
 
 One pass forward, one backward; only the input is kept.
 """
@@ -14,14 +14,36 @@ from spikehtr.kernels import tokennorm as device
 from spikehtr.kernels.describe import Neuron
 from spikehtr.kernels.layout import on_device, power_of_two
 
-_LOOPS = 8  # tokens' tiles a backward program adds up before it writes its sums
+_LOOPS = 4  # tokens' tiles a backward program adds up before it writes its sums
 _BLOCK = 1024
+
+
+class Drop(NamedTuple):
+    """Dropout of units at `rate` and of whole lines' branches at `path_rate`, one draw for all timesteps.
+
+    The draw is a function of `seed`, which `draw` takes from torch's generator of the host: nothing waits for a device.
+    """
+
+    seed: int
+    rate: float
+    path_rate: float
+
+    @classmethod
+    def draw(cls, rate: float, path_rate: float) -> Drop:
+        return cls(int(torch.randint(2**30, ())) * 2, rate, path_rate)
 
 
 class Plan(NamedTuple):
     eps: float
     neuron: Neuron
     dtype: torch.dtype  # of the result
+    tokens: int = 1  # of a line
+    drop: Drop | None = None
+
+    @property
+    def dropping(self) -> tuple[int, int, float, float]:
+        seed, rate, path_rate = self.drop or (0, 0.0, 0.0)
+        return self.tokens, seed, 1 - rate, 1 - path_rate
 
 
 def _blocks(channels: int) -> dict[str, int]:
@@ -33,38 +55,38 @@ class _TokenNormNeuron(torch.autograd.Function):
     """x [T, N, C] -> y [T, N, C]"""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, gain: Tensor | None, plan: Plan
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, plan: Plan) -> Tensor:
         (steps, tokens, channels), neuron = x.shape, plan.neuron
         y = torch.empty_like(x, dtype=plan.dtype)
         blocks = _blocks(channels)
         with on_device(x):
-            device.apply[(-(-tokens // blocks["ROWS"]),)](
-                x, weight, bias, residual, gain, y, tokens, channels, plan.eps, neuron.decay, neuron.threshold,
-                T=steps, KIND=neuron.kind, RESIDUAL=residual is not None, GAIN=gain is not None, **blocks,
+            device.token_apply[(-(-tokens // blocks["ROWS"]),)](
+                x, weight, bias, residual, y, tokens, channels, *plan.dropping, plan.eps, neuron.decay,
+                neuron.threshold, T=steps, KIND=neuron.kind, RESIDUAL=residual is not None,
+                DROP=plan.drop is not None, **blocks,
             )  # fmt: skip
-        ctx.save_for_backward(x, weight, bias, gain)
+        ctx.save_for_backward(x, weight, bias)
         ctx.plan, ctx.has_residual = plan, residual is not None
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, gain = ctx.saved_tensors
-        (steps, tokens, channels), neuron = x.shape, ctx.plan.neuron
+        x, weight, bias = ctx.saved_tensors
+        plan: Plan = ctx.plan
+        (steps, tokens, channels), neuron = x.shape, plan.neuron
         grad = grad.contiguous()
         dx = torch.empty_like(x)
         blocks = _blocks(channels)
         programs = -(-tokens // (blocks["ROWS"] * _LOOPS))
         partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
         with on_device(x):
-            device.grad_input[(programs,)](
-                x, weight, bias, grad, gain, dx, partial, tokens, channels, ctx.plan.eps,
+            device.token_grad[(programs,)](
+                x, weight, bias, grad, dx, partial, tokens, channels, *plan.dropping, plan.eps,
                 neuron.decay, neuron.threshold, neuron.sharpness, T=steps, KIND=neuron.kind, ATAN=neuron.atan,
-                GAIN=gain is not None, LOOPS=_LOOPS, **blocks,
+                DROP=plan.drop is not None, LOOPS=_LOOPS, **blocks,
             )  # fmt: skip
         dbias, dweight = partial.sum(0).unbind(0)
-        return dx, dweight, dbias, grad if ctx.has_residual else None, None, None
+        return dx, dweight, dbias, grad if ctx.has_residual else None, None
 
 
 def token_norm_neuron(
@@ -73,13 +95,11 @@ def token_norm_neuron(
     bias: Tensor,
     plan: Plan,
     residual: Tensor | None = None,
-    gain: Tensor | None = None,
 ) -> Tensor:
-    """y = residual + gain * neuron(Norm(x)): x, residual [T, ..., C], gain [..., C] -> [T, ..., C]."""
+    """y = residual + dropout(neuron(Norm(x))): x, residual [T, ..., C] -> [T, ..., C]."""
     flat = x.contiguous().flatten(1, -2)
     added = None if residual is None else residual.contiguous().flatten(1, -2)
-    factor = None if gain is None else gain.contiguous()
-    y: Tensor = _TokenNormNeuron.apply(flat, weight, bias, added, factor, plan)  # type: ignore[no-untyped-call]
+    y: Tensor = _TokenNormNeuron.apply(flat, weight, bias, added, plan)  # type: ignore[no-untyped-call]
     return y.view(x.shape)
 
 

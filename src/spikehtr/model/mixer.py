@@ -7,6 +7,8 @@ holds two neurons, one on its features and one on its output, so a block adds wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -52,7 +54,23 @@ class MatchedMean(nn.Module):
         return matched / (1 + total.abs())[..., None]
 
 
-class LinearAttention(nn.Module):
+class Branch(nn.Module):
+    """What a block adds to its stream [T, B, L, d], mask [B, L]: spikes of `outlet`'s neuron, driven by `drive`."""
+
+    out: SpikingLinear
+
+    @property
+    def outlet(self) -> SpikingLinear:
+        return self.out
+
+    def drive(self, x: Tensor, mask: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return norm_and_fire(self.outlet.norm, self.outlet.neuron, self.drive(x, mask))
+
+
+class LinearAttention(Branch):
     """LA: global aggregation. q, k, v are spikes."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -63,13 +81,13 @@ class LinearAttention(nn.Module):
         self.mean = MatchedMean()
         self.out = SpikingLinear(config, config.dim, config.dim)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         q, k, v = wide(self.qkv(self.norm(x))).unflatten(-1, (3, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
         y = self.mean(q, k * mask[:, :, None, None], v)
-        return self.out(y.flatten(3))
+        return self.out.linear(y.flatten(3))
 
 
-class QKMix(nn.Module):
+class QKMix(Branch):
     """QK: content gating. A token's q decides, head by head, whether its k passes: y = a * k, a = [sum(q) >= 0.5].
 
     No token sees another here. An analog gate of the input scales the result before the output neuron.
@@ -83,16 +101,15 @@ class QKMix(nn.Module):
         self.gate = nn.Linear(config.dim, config.dim)
         self.out = SpikingLinear(config, config.dim, config.dim)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm(x)
         q, k = wide(self.qk(x)).unflatten(-1, (2, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
         excess = q.sum(-1, keepdim=True) - 0.5  # [T, B, L, h, 1]
         a = spike(excess, self.lif.surrogate, self.lif.surrogate_alpha) if self.spiking else torch.sigmoid(excess)
-        y = self.out.linear((a * k).flatten(3)) * torch.sigmoid(self.gate(x))  # [T, B, L, d]
-        return norm_and_fire(self.out.norm, self.out.neuron, y)
+        return self.out.linear((a * k).flatten(3)) * torch.sigmoid(self.gate(x))  # [T, B, L, d]
 
 
-class LargeKernel(nn.Module):
+class LargeKernel(Branch):
     """LK: midrange continuity. A long depthwise kernel fires on the neighbourhood; a gate weighs that against the
     token's own value: y = g * LIF(Norm(DW(u))) + (1 - g) * v."""
 
@@ -107,15 +124,15 @@ class LargeKernel(nn.Module):
         self.dw_neuron = make_neuron(config)
         self.out = SpikingLinear(config, wide, config.dim)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         u, v, g = self.inp(self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
         u = (u * mask[:, :, None]).flatten(0, 1).transpose(1, 2)  # [T*B, e*d, L]
         near = self.dw(u).transpose(1, 2).unflatten(0, x.shape[:2])  # [T, B, L, e*d]
         fired = norm_and_fire(self.dw_norm, self.dw_neuron, near)
-        return self.out(v + torch.sigmoid(g) * (fired - v))
+        return self.out.linear(v + torch.sigmoid(g) * (fired - v))
 
 
-class SpikingMLP(nn.Module):
+class SpikingMLP(Branch):
     """FC1 widens, FC2 narrows; FC2 reads pure spikes."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -125,11 +142,15 @@ class SpikingMLP(nn.Module):
         self.fc1 = SpikingLinear(config, config.dim, wide)
         self.fc2 = SpikingLinear(config, wide, config.dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.fc1(self.norm(x)))
+    @property
+    def outlet(self) -> SpikingLinear:
+        return self.fc2
+
+    def drive(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.fc2.linear(self.fc1(self.norm(x)))
 
 
-_OPERATORS: dict[str, type[nn.Module]] = {"LA": LinearAttention, "QK": QKMix, "LK": LargeKernel}
+_OPERATORS: dict[str, Callable[[ModelConfig], Branch]] = {"LA": LinearAttention, "QK": QKMix, "LK": LargeKernel}
 
 
 class MixerBlock(nn.Module):
@@ -142,8 +163,14 @@ class MixerBlock(nn.Module):
         self.drop_path = SharedDropout(drop_path, per_line=True)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        x = x + self.drop_path(self.dropout(self.operator(x, mask)))
-        return x + self.drop_path(self.dropout(self.mlp(x)))
+        return self._add(self._add(x, self.operator, mask), self.mlp, mask)
+
+    def _add(self, x: Tensor, branch: Branch, mask: Tensor) -> Tensor:
+        if kernels.fast(x) and kernels.unwatched(branch, self.dropout, self.drop_path):
+            from spikehtr.kernels.network import add_spikes
+
+            return add_spikes(x, branch.outlet, branch.drive(x, mask), self.dropout, self.drop_path)
+        return x + self.drop_path(self.dropout(branch(x, mask)))
 
 
 class Mixer(nn.Module):
