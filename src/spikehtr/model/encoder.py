@@ -15,7 +15,7 @@ from spikehtr import kernels
 from spikehtr.config import ModelConfig
 from spikehtr.model.entry import Entry
 from spikehtr.model.lif import make_neuron
-from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, column_mask, halve, ramp, wide
+from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, column_mask, ramp, shrink, wide
 
 
 class Conv2d(nn.Conv2d):
@@ -31,11 +31,14 @@ class Conv2d(nn.Conv2d):
 
             return conv2d(self, x)
         pointwise = self.kernel_size == (1, 1)
-        if self.groups > 1 or self.stride != (1, 1) or not (pointwise or self.in_channels <= 3):
+        if self.groups > 1 or not ((pointwise and self.stride == (1, 1)) or self.in_channels <= 3):
             return super().forward(x)
-        side = self.kernel_size[0]
-        columns = x.flatten(2) if pointwise else F.unfold(x, side, padding=side // 2)  # [N, cin*side*side, H*W]
-        y = torch.matmul(self.weight.flatten(1), columns).unflatten(2, x.shape[2:])
+        (high, wide), (down, right) = self.kernel_size, self.stride
+        around = (high // 2, wide // 2)
+        columns = (
+            x.flatten(2) if pointwise else F.unfold(x, (high, wide), 1, around, (down, right))
+        )  # [N, cin*k*k, H*W]
+        y = torch.matmul(self.weight.flatten(1), columns).unflatten(2, (-(-x.shape[2] // down), -1))
         return y if self.bias is None else y + self.bias[:, None, None].to(y.dtype)
 
 
@@ -43,6 +46,9 @@ class SpikingConv2d(nn.Module):
     """Convolution, norm, neuron, and the membrane shortcut where asked for (Eq. 8).
 
     H = Norm(Conv(X));  Y = LIF(H) + alpha * H
+
+    With `spikes_first` Y = Norm(Conv(LIF(X))) instead: the convolution reads spikes, and what is analog stays in the
+    sum that follows.
     """
 
     def __init__(
@@ -51,15 +57,16 @@ class SpikingConv2d(nn.Module):
         cin: int,
         cout: int,
         kernel: int,
-        stride: int = 1,
+        stride: int | tuple[int, int] = 1,
         groups: int = 1,
         bypass: bool = True,
     ) -> None:
         super().__init__()
+        self.first = config.encoder.spikes_first
         self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
         self.norm = MaskedGroupNorm(cout, config.encoder.norm_groups)
         self.neuron = make_neuron(config)
-        wanted = bypass and config.encoder.bypass
+        wanted = bypass and config.encoder.bypass and not self.first
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
@@ -68,6 +75,10 @@ class SpikingConv2d(nn.Module):
             from spikehtr.kernels.network import spiking_conv
 
             return spiking_conv(self, x, widths)
+        if self.first:
+            fired = self.neuron(x)
+            h = self.conv(fired.flatten(0, 1)).unflatten(0, x.shape[:2])  # [T, B, cout, H', W']
+            return self.norm(h, widths) * column_mask(widths, h.shape[-1])
         h = self.conv(x.flatten(0, 1)).unflatten(0, x.shape[:2])  # [T, B, cout, H', W']
         h = self.norm(h, widths)
         y = self.neuron(h)
@@ -79,7 +90,8 @@ class SpikingConv2d(nn.Module):
 class ConvMix2d(nn.Module):
     """Depthwise mixing in space, then pointwise mixing over channels; both residual.
 
-    PW1's neuron has no shortcut, so PW2 reads pure spikes; a norm stands before PW1.
+    PW1's neuron has no shortcut, so PW2 reads pure spikes; a norm stands before PW1 (not with `spikes_first`, where
+    a neuron stands there).
     """
 
     def __init__(self, config: ModelConfig, channels: int, drop_path: float) -> None:
@@ -87,25 +99,27 @@ class ConvMix2d(nn.Module):
         c = config.encoder
         wide = round(c.expansion * channels)
         self.dw = SpikingConv2d(config, channels, channels, c.kernel, groups=channels)
-        self.norm = MaskedGroupNorm(channels, c.norm_groups)
+        self.norm = None if c.spikes_first else MaskedGroupNorm(channels, c.norm_groups)
         self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False)
         self.pw2 = SpikingConv2d(config, wide, channels, 1)
         self.drop_path = SharedDropout(drop_path, per_line=True)
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
-        if kernels.fast(x) and kernels.unwatched(self):
+        if self.norm is not None and kernels.fast(x) and kernels.unwatched(self):
             from spikehtr.kernels.network import conv_mix
 
             return conv_mix(self, x, widths)
         x = x + self.drop_path(self.dw(x, widths))
-        y = self.pw1(self.norm(x, widths), widths)
+        y = self.pw1(x if self.norm is None else self.norm(x, widths), widths)
         return x + self.drop_path(self.pw2(y, widths))
 
 
 class Stage(nn.Module):
-    """A spiking 3x3 convolution (stride 2 in stages 2 and 3) and its ConvMix2d blocks."""
+    """A spiking 3x3 convolution (stride 2 in the paper's stages 2 and 3) and its ConvMix2d blocks."""
 
-    def __init__(self, config: ModelConfig, cin: int, cout: int, stride: int, drop_paths: list[float]) -> None:
+    def __init__(
+        self, config: ModelConfig, cin: int, cout: int, stride: tuple[int, int], drop_paths: list[float]
+    ) -> None:
         super().__init__()
         self.conv = SpikingConv2d(config, cin, cout, 3, stride)
         self.blocks = nn.ModuleList(ConvMix2d(config, cout, rate) for rate in drop_paths)
@@ -118,11 +132,14 @@ class Stage(nn.Module):
 
 
 class DownMix(nn.Module):
-    """Halve a map: Avg(z) + rho * (Max(z) - Avg(z)), rho learned in (0, 1) from 0.5 (or held at 0 or 1)."""
+    """Shrink a map: Avg(z) + rho * (Max(z) - Avg(z)), rho learned in (0, 1) from 0.5 (or held at 0 or 1).
 
-    def __init__(self, mode: str) -> None:
+    The paper halves both sides; `stride` is that of the stage whose grid is wanted.
+    """
+
+    def __init__(self, mode: str, stride: tuple[int, int] = (2, 2)) -> None:
         super().__init__()
-        self.mode = mode
+        self.mode, self.stride = mode, stride
         self.rho_logit = nn.Parameter(torch.zeros(())) if mode == "mix" else None
 
     @property
@@ -131,21 +148,23 @@ class DownMix(nn.Module):
         return float(self.mode == "max") if self.rho_logit is None else torch.sigmoid(self.rho_logit)
 
     def forward(self, z: Tensor, widths: Tensor) -> Tensor:
-        """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/2, W/2]; a pool counts valid columns only."""
-        if kernels.fast(z):
+        """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/sh, W/sw]; a pool counts valid columns only."""
+        if self.stride == (1, 1):
+            return z
+        if kernels.fast(z) and self.stride == (2, 2):
             from spikehtr.kernels import downmix
 
             return downmix.downmix(z, widths, self.rho)
         inside = column_mask(widths, z.shape[-1]).expand(z.shape[1], 1, *z.shape[-2:])  # [B, 1, H, W]
         flat = z.flatten(0, 1)
-        total = F.avg_pool2d((z * inside).flatten(0, 1), 2)
-        share = F.avg_pool2d(inside.to(z.dtype), 2)  # [B, 1, H/2, W/2]: part of the pool that is valid
-        average = total.unflatten(0, z.shape[:2]) / share.clamp(min=0.25)
+        total = F.avg_pool2d((z * inside).flatten(0, 1), self.stride)
+        share = F.avg_pool2d(inside.to(z.dtype), self.stride)  # [B, 1, H/sh, W/sw]: part of the pool that is valid
+        average = total.unflatten(0, z.shape[:2]) / share.clamp(min=1 / self.stride[1])
         if self.mode == "avg":
             return average
         lowest = torch.finfo(z.dtype).min
         masked = flat.masked_fill(~inside.repeat(z.shape[0], 1, 1, 1), lowest)
-        largest = F.max_pool2d(masked, 2).unflatten(0, z.shape[:2])
+        largest = F.max_pool2d(masked, self.stride).unflatten(0, z.shape[:2])
         largest = largest.masked_fill(share == 0, 0.0)
         if self.rho_logit is None:
             return largest
@@ -160,7 +179,7 @@ class DualResolutionFusion(nn.Module):
         groups = config.encoder.norm_groups
         self.norm_detail = MaskedGroupNorm(half, groups)
         self.proj = Conv2d(half, quarter, 1)
-        self.down = DownMix(config.encoder.downsample)
+        self.down = DownMix(config.encoder.downsample, config.encoder.strides[2])
         self.norm_gate = MaskedGroupNorm(quarter, groups)
         self.gate = Conv2d(quarter, quarter, 1)
 
@@ -169,7 +188,7 @@ class DualResolutionFusion(nn.Module):
         steps = f2.shape[:2]
         detail = self.proj(self.norm_detail(f2, widths2).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/2, W/2]
         gate = self.gate(self.norm_gate(f3, widths3).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/4, W/4]
-        if kernels.fast(detail) and kernels.unwatched(self.down):
+        if kernels.fast(detail) and self.down.stride == (2, 2) and kernels.unwatched(self.down):
             from spikehtr.kernels import downmix
 
             return downmix.downmix(detail, widths2, self.down.rho, f3, gate)  # the line below, in the same pass
@@ -200,21 +219,26 @@ class HeightPool(nn.Module):
 
 
 class Stem(nn.Module):
-    """S = SiLU(Norm(Conv3x3(X))), static: computed once, not once a timestep (Eq. 6)."""
+    """S = SiLU(Norm(Conv3x3(X))), static: computed once, not once a timestep (Eq. 6).
+
+    A stride of 4 comes with 7 rows or columns, so that neighbours overlap.
+    """
 
     def __init__(self, config: ModelConfig, channels: int) -> None:
         super().__init__()
-        self.conv = Conv2d(config.in_channels, channels, 3, padding=1, bias=False)
+        stride = config.encoder.stem_stride
+        high, wide = (max(3, 2 * side - 1) for side in stride)
+        self.conv = Conv2d(config.in_channels, channels, (high, wide), stride, (high // 2, wide // 2), bias=False)
         self.norm = MaskedGroupNorm(channels, config.encoder.norm_groups)
 
     def forward(self, images: Tensor, widths: Tensor) -> Tensor:
-        """[B, C, H, W] -> [B, c1, H, W]"""
+        """images [B, C, H, W], widths [B] of the output -> [B, c1, H/sh, W/sw]"""
         x = self.conv(images)
         if kernels.fast(x):
             from spikehtr.kernels.network import group_norm
 
             return group_norm(self.norm, x[None], widths, nn.SiLU())[0]
-        return F.silu(self.norm(x[None], widths)[0]) * column_mask(widths, images.shape[-1])
+        return F.silu(self.norm(x[None], widths)[0]) * column_mask(widths, x.shape[-1])
 
 
 class Encoder(nn.Module):
@@ -227,23 +251,26 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         c, dim = config.encoder, config.dim
-        c1, c2 = dim // 4, dim // 2
+        c1, c2 = c.channels or (dim // 4, dim // 2)
+        self.strides = [stride[1] for stride in (c.stem_stride, *c.strides)]  # along the line
         rates = ramp(c.drop_path, sum(c.depths))
         first, second = c.depths[0], c.depths[0] + c.depths[1]
         self.stem = Stem(config, c1)
         self.entry = Entry(config)
-        self.stage1 = Stage(config, c1, c1, 1, rates[:first])
-        self.stage2 = Stage(config, c1, c2, 2, rates[first:second])
-        self.stage3 = Stage(config, c2, dim, 2, rates[second:])
+        self.stage1 = Stage(config, c1, c1, c.strides[0], rates[:first])
+        self.stage2 = Stage(config, c1, c2, c.strides[1], rates[first:second])
+        self.stage3 = Stage(config, c2, dim, c.strides[2], rates[second:])
         self.fusion = DualResolutionFusion(config, c2, dim) if c.dual_resolution else None
         self.pool = HeightPool(dim)
 
     def forward(self, images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
-        widths2 = halve(widths)
-        widths3 = halve(widths2)
-        s = self.stem(images, widths)  # [B, c1, H, W]
+        widths0 = shrink(widths, self.strides[0])
+        widths1 = shrink(widths0, self.strides[1])
+        widths2 = shrink(widths1, self.strides[2])
+        widths3 = shrink(widths2, self.strides[3])
+        s = self.stem(images, widths0)  # [B, c1, H, W]; sizes here are for the paper's strides
         x = self.entry(s, images, widths)  # [T, B, c1, H, W]
-        f1 = self.stage1(x, widths)  # [T, B, c1, H, W]
+        f1 = self.stage1(x, widths1)  # [T, B, c1, H, W]
         f2 = self.stage2(f1, widths2)  # [T, B, c2, H/2, W/2]
         f3 = self.stage3(f2, widths3)  # [T, B, d, H/4, W/4]
         if self.fusion is not None:

@@ -13,6 +13,7 @@ S is the stem's feature map, the same at every step; the gate g_t is all that ch
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spikehtr import kernels
@@ -45,12 +46,21 @@ def ttfs_gates(darkness: Tensor, steps: int) -> Tensor:
     return torch.stack([(when == t).to(darkness.dtype) for t in range(steps)])
 
 
+def pool_gates(gates: Tensor, widths: Tensor, stride: tuple[int, int]) -> Tensor:
+    """Mean over each cell of a coarser grid, valid columns only: [T, B, 1, H, W] -> [T, B, 1, H/sh, W/sw]."""
+    if stride == (1, 1):
+        return gates
+    inside = column_mask(widths, gates.shape[-1]).to(gates.dtype).expand(*gates.shape[1:3], *gates.shape[-2:])
+    share = F.avg_pool2d(inside, stride)  # [B, 1, H/sh, W/sw]
+    return F.avg_pool2d(gates.flatten(0, 1), stride).unflatten(0, gates.shape[:2]) / share.clamp(min=1 / stride[1])
+
+
 class Entry(nn.Module):
     """Gates [T, B, 1, H, W] for a batch of images, and their injection into the stem's features."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.kind, self.timesteps = config.entry, config.timesteps
+        self.kind, self.timesteps, self.stride = config.entry, config.timesteps, config.encoder.stem_stride
         self.inkcoder = InkCoder(config.inkcoder, config.timesteps) if config.entry == "inkcoder" else None
         self.beta_logit = nn.Parameter(torch.logit(torch.tensor(config.beta)))
 
@@ -74,8 +84,9 @@ class Entry(nn.Module):
         return gates * column_mask(widths, gray.shape[-1])
 
     def forward(self, features: Tensor, images: Tensor, widths: Tensor) -> Tensor:
-        """features S [B, c1, H, W] -> X_t [T, B, c1, H, W]."""
-        gain = self.beta + (1 - self.beta) * self.gates(images, widths)  # [T, B, 1, H, W]
+        """features S [B, c1, H, W] on the stem's grid, images and widths in pixels -> X_t [T, B, c1, H, W]."""
+        gates = pool_gates(self.gates(images, widths), widths, self.stride)  # [T, B, 1, H, W] of the stem's grid
+        gain = self.beta + (1 - self.beta) * gates
         if kernels.fast(features):
             from spikehtr.kernels.inject_op import inject
 

@@ -23,9 +23,9 @@ def column_mask(widths: Tensor, size: int) -> Tensor:
     return valid_mask(widths, size)[:, None, None, :]
 
 
-def halve(widths: Tensor) -> Tensor:
-    """Valid width after a stride-2 step; an odd column counts."""
-    return (widths + 1) // 2
+def shrink(widths: Tensor, stride: int) -> Tensor:
+    """Valid width after a strided step; a column that is left over counts."""
+    return (widths + stride - 1) // stride
 
 
 class MaskedGroupNorm(nn.Module):

@@ -100,7 +100,8 @@ def _check_unknown(store: LineStore, rows: Indices, charset: Charset, remarks: l
         return
     found = f"{int(lines.sum())} validation lines hold characters that training never shows: {_some(unknown)}"
     if not allow_unknown:
-        raise SpikeHTRError(f"{found}; mend their texts, or count them as errors with --allow-unknown")
+        before = "".join(f" ({remark})" for remark in remarks)  # lines left out may be the reason
+        raise SpikeHTRError(f"{found}; mend their texts, or count them as errors with --allow-unknown{before}")
     remarks.append(f"{found}; they count as errors")
 
 
