@@ -199,6 +199,7 @@ class ModelConfig(Section):
             if round(ratio * width) < 1:
                 raise ValueError(f"{name} {ratio} leaves no channel of {width}")
         rows = math.prod(stride[0] for stride in (self.encoder.stem_stride, *self.encoder.strides))
+        rows = {"cnn-blstm": 8, "retsinas": 16, "htr-vt": 1, "kraken": 8}.get(self.arch, rows)
         if self.height % rows:
             raise ValueError(f"height must be a multiple of {rows}, the product of the encoder's strides")
         return self

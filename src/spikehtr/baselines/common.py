@@ -1,0 +1,159 @@
+"""What the baselines share: features -> (preview and reduction) -> sequence part -> CTC head, with padding kept out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from spikehtr.config import ModelConfig
+from spikehtr.model.masking import column_mask, valid_mask
+from spikehtr.model.network import Network, Output
+from spikehtr.model.reducer import CTCLengthReducer, HostCopy
+
+
+class Columns:
+    """Sets the padding of a map to 0, at whatever scale the map is: what lies right of a line is then nothing.
+
+    So a convolution finds there what it finds beyond the canvas, and padding cannot matter.
+    """
+
+    def __init__(self, widths: Tensor, canvas: int, full: bool = False) -> None:
+        """`full`: it is known without asking the device that every line fills the canvas."""
+        self.widths, self.canvas, self.full = widths, canvas, full
+        self._masks: dict[int, Tensor] = {}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[B, C, H, canvas / f] -> same; a line of w pixels has ceil(w / f) columns there."""
+        if self.full:
+            return x
+        factor = self.canvas // x.shape[-1]
+        if factor not in self._masks:
+            self._masks[factor] = column_mask(-(-self.widths // factor), x.shape[-1])
+        return x * self._masks[factor]
+
+
+class Baseline(Network):
+    """A network in two parts: `features` makes tokens of a line, `read` makes logits of tokens.
+
+    Between them the reducer can be switched on (`model.reducer`). Its preview comes from `shortcut`, a CTC head on the
+    tokens that the auxiliary loss trains, on the tokens that are left, as in Spike-HTR. A network whose paper has such
+    a head keeps it without reducer too.
+    """
+
+    per_label = ("head.weight", "head.bias", "shortcut.conv.weight", "shortcut.conv.bias")
+    shortcut: Shortcut | None
+    head: nn.Linear
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__(config, vocab_size)
+        self.reducer = CTCLengthReducer(config.reducer)
+
+    def features(self, ink: Tensor, own: Columns) -> Tensor:
+        """[B, C, H, n stride] with ink at 1 and paper and padding at 0 -> [B, n, d], 0 where padded."""
+        raise NotImplementedError
+
+    def read(self, tokens: Tensor, lengths: Tensor, known: HostCopy) -> Tensor:
+        """[B, L, d], [B] and the same on its way to the host -> logits [B, L, V]"""
+        raise NotImplementedError
+
+    @property
+    def reduces(self) -> bool:
+        return self.config.reducer.mode != "none"
+
+    def forward(
+        self, images: Tensor, widths: Tensor | Sequence[int] | None = None, min_lengths: Tensor | None = None
+    ) -> Output:
+        """`min_lengths` [B]: frames each transcript needs (`ctc_min_length`); give it in training."""
+        full = widths is None and images.shape[-1] % self.stride == 0
+        images, widths = self.prepare(images, widths)
+        whole = -(-widths // self.stride)  # [B], tokens of each line
+        known = HostCopy(whole)  # asked for early, so that nothing waits for it
+        own = Columns(widths, images.shape[-1], full)
+        tokens = self.features(own(1 - images), own)  # [B, L0, d]
+        if self.reduces:
+            tokens, lengths, spans = self.reduce(tokens, whole, min_lengths)
+            known = HostCopy(lengths)
+        else:
+            lengths, spans = whole, one_each(whole, tokens.shape[1])
+        logits = self.read(tokens, lengths, known)
+        aux_logits = self.shortcut(tokens) if self.shortcut is not None else None
+        return Output(logits, lengths, aux_logits, spans, lengths / whole)
+
+    def reduce(self, tokens: Tensor, whole: Tensor, min_lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Preview, keep and merge: [B, L0, d], [B] -> tokens [B, L, d], lengths [B], spans [B, L, 2]."""
+        assert self.shortcut is not None
+        with nullcontext() if self.config.reducer.preview_gradient else torch.no_grad():
+            preview = self.shortcut.preview(tokens)  # [B, L0, V]
+        done = self.reducer(tokens, whole, preview, min_lengths)
+        return done.tokens, done.lengths, done.spans
+
+    def preview_head(self, dim: int) -> Shortcut | None:
+        """A linear `shortcut` for tokens of width `dim`, where the reducer needs one."""
+        return Shortcut(dim, self.vocab_size) if self.reduces else None
+
+    def wide(self, width: int, multiple: int = 1) -> int:
+        """A published width at the configured scale."""
+        return multiple * max(1, round(width * self.config.baseline.scale / multiple))
+
+    def drop(self, rate: float) -> float:
+        """A published dropout rate at the configured strength."""
+        return rate * self.config.baseline.dropout
+
+
+def one_each(lengths: Tensor, size: int) -> Tensor:
+    """The spans of tokens that were not reduced: [B] -> [B, size, 2], (0, 0) past a line's end."""
+    place = torch.arange(size, device=lengths.device)
+    return torch.stack([place, place + 1], dim=-1) * valid_mask(lengths, size)[..., None]
+
+
+class Shortcut(nn.Module):
+    """A CTC head right on the tokens: a convolution over `kernel` neighbours. [B, L, d] -> [B, L, V]"""
+
+    def __init__(self, dim: int, vocab_size: int, kernel: int = 1, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.conv = nn.Conv1d(dim, vocab_size, kernel, padding=kernel // 2)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.preview(self.dropout(tokens))
+
+    def preview(self, tokens: Tensor) -> Tensor:
+        """Without dropout: what decides about tokens should not be drawn by lot."""
+        logits: Tensor = self.conv(tokens.transpose(1, 2)).transpose(1, 2)
+        return logits
+
+
+class BLSTM(nn.Module):
+    """Bidirectional LSTM layers over each line's own tokens: [B, L, d], lengths on the host -> [B, L, 2 hidden]."""
+
+    def __init__(self, dim: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(dim, hidden, layers, batch_first=True, bidirectional=True, dropout=dropout)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
+        out: Tensor = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=tokens.shape[1])[0]
+        return out
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions with batch normalisation beside a shortcut (He et al. 2016): [B, C, H, W] -> [B, D, h, w]"""
+
+    def __init__(self, channels: int, out: int, stride: tuple[int, int] = (1, 1)) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, out, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(out)
+        self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(out)
+        self.skip: nn.Module = nn.Identity()
+        if channels != out or stride != (1, 1):
+            self.skip = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x: Tensor, own: Columns) -> Tensor:
+        y = F.relu(own(self.norm1(self.conv1(x))))
+        return F.relu(own(self.norm2(self.conv2(y)) + self.skip(x)))
