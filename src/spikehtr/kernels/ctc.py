@@ -44,7 +44,10 @@ def _either(a, b, c):
 
 @triton.jit
 def ctc_alpha(log_probs, lengths, targets, target_lengths, alpha, cost, L, V, U, S: tl.constexpr):
-    """log_probs [B, L, V] -> alpha [B, L, S] and cost [B]."""
+    """log_probs [B, L, V] -> alpha [B, L, S], the largest of each frame taken off and summed apart, and cost [B].
+
+    As plain logarithms a long line's would be in the hundreds, and fp32 has few digits left there.
+    """
     b = tl.program_id(0)
     n = tl.load(lengths + b).to(tl.int32)
     u, s, label, inside, skips = _states(targets, target_lengths, U, S)
@@ -52,14 +55,19 @@ def ctc_alpha(log_probs, lengths, targets, target_lengths, alpha, cost, L, V, U,
     out = alpha + b.to(tl.int64) * L * S + s
     a = tl.where(inside & (s < 2), tl.load(frame + label), _NEVER)
     tl.store(out, a)
+    scale = tl.zeros([1], tl.float64)
     for t in range(1, n):
         one = tl.where(s > 0, tl.gather(a, tl.maximum(s - 1, 0), 0), _NEVER)
         two = tl.where(skips, tl.gather(a, tl.maximum(s - 2, 0), 0), _NEVER)
         a = tl.where(inside, _either(a, one, two) + tl.load(frame + t * V + label), _NEVER)
+        most = tl.max(a, axis=0)
+        a -= most
+        scale += most
         tl.store(out + t * S, a)
     last = tl.where(inside & (s >= 2 * u - 1), a, _NEVER)
     most = tl.max(last, axis=0)
-    tl.store(cost + b, -(most + tl.log(tl.sum(tl.exp(last - most), axis=0))))
+    ends = most + tl.log(tl.sum(tl.exp(last - most), axis=0))
+    tl.store(cost + b + tl.arange(0, 1), (-(scale + ends)).to(tl.float32))
 
 
 @triton.jit
@@ -70,20 +78,20 @@ def ctc_shares(log_probs, lengths, targets, target_lengths, alpha, cost, shares,
     u, s, label, inside, _ = _states(targets, target_lengths, U, S)
     frame = log_probs + b.to(tl.int64) * L * V
     first = b.to(tl.int64) * L * S + s
-    nll = tl.load(cost + b)
-    counts = tl.where(inside, nll, limit) < limit
+    counts = tl.where(inside, tl.load(cost + b), limit) < limit
     leaps = inside & (s % 2 == 1) & (s + 2 < 2 * u)
     leaps = leaps & (label != tl.load(targets + b * U + s // 2 + 1, mask=leaps, other=0).to(tl.int32))
-    ends = tl.where(inside & (s >= 2 * u - 1), 0.0, _NEVER)  # beta before its own frame's probability
-    beta = ends
+    beta = tl.where(inside & (s >= 2 * u - 1), 0.0, _NEVER)  # without its own frame's probability
     for i in range(n):
         t = n - 1 - i
-        share = tl.exp(tl.minimum(tl.load(alpha + first + t * S) + beta + nll, 0.0))
-        tl.store(shares + first + t * S, tl.where(counts, share, 0.0))
+        both = tl.where(inside, tl.load(alpha + first + t * S) + beta, _NEVER)
+        share = tl.exp(both - tl.max(both, axis=0))
+        tl.store(shares + first + t * S, tl.where(counts, share / tl.sum(share, axis=0), 0.0))
         after = tl.where(inside, beta + tl.load(frame + t * V + label), _NEVER)
         one = tl.where(s < 2 * u, tl.gather(after, tl.minimum(s + 1, S - 1), 0), _NEVER)
         two = tl.where(leaps, tl.gather(after, tl.minimum(s + 2, S - 1), 0), _NEVER)
         beta = tl.where(inside, _either(after, one, two), _NEVER)
+        beta -= tl.max(beta, axis=0)
 
 
 class _CTC(torch.autograd.Function):

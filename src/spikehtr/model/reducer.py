@@ -64,8 +64,8 @@ def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:
 class CTCLengthReducer(nn.Module):
     """tokens [T, B, L0, d] (or [B, L0, d]), lengths [B], preview logits [B, L0, V] -> Reduction.
 
-    L is the longest reduced length, the one number the host must learn of a batch; a traced graph keeps L = L0, since
-    that length is data.
+    L is the longest reduced length, the one number the host must learn of a batch. A traced graph keeps L = L0, since
+    that length is data; so does training on a GPU, where waiting for it costs more than the shorter rows save.
     `min_lengths` [B] (training only, from `ctc_min_length`): a line whose reduced length would fall below it is left
     unreduced, so that its transcript stays spellable.
     """
@@ -85,7 +85,9 @@ class CTCLengthReducer(nn.Module):
         if min_lengths is not None:
             kept = kept | (reduced < min_lengths)[:, None] & valid_mask(lengths, kept.shape[1])
             slot, reduced = self._assign(kept, lengths)
-        copy = None if torch.compiler.is_compiling() else HostCopy(reduced)
+        # Training on a GPU, the host should never wait: it has the whole backward pass still to ask for.
+        full = torch.compiler.is_compiling() or (tokens.is_cuda and torch.is_grad_enabled())
+        copy = None if full else HostCopy(reduced)
         spans = self._spans(slot)
         tokens, weights = self._pool(tokens, ink, spans)  # at L0, so that a GPU has work while the host waits
         if copy is not None:

@@ -136,6 +136,7 @@ def run_case(case: Case, device: torch.device, ceilings: Ceilings, rounds: int =
         for path, timing in paths.items():
             if bursts[path]:
                 with chosen(path):
+                    step()  # not timed: after the other path's turn the allocator has to find its blocks again
                     timing.rounds.append(_time(step, bursts[path], timing))
     for timing in paths.values():
         timing.seconds = median(timing.rounds) if timing.rounds else None
@@ -195,7 +196,7 @@ def profile_step(step: Step, path: str, top: int = 10) -> list[dict[str, Any]]:
     with chosen(path):
         step()
         synchronize(step.device)
-        with record(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]) as recorded:
+        with record(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU], acc_events=True) as recorded:
             step()
             synchronize(step.device)
     events = recorded.key_averages()

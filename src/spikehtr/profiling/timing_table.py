@@ -22,7 +22,7 @@ def save(report: Report, output: Path | None) -> None:
 
 def show(report: Report) -> None:
     """Print the report as tables."""
-    console = Console(width=None if Console().is_terminal else 120)
+    console = Console(width=None if Console().is_terminal else 140)
     rounds = max((len(t.rounds) for row in report.rows for t in row.paths.values()), default=0)
     table = Table(title=f"{report.device}, torch {report.torch_version}, median of {rounds} rounds")
     heads = ("step", "lines", "path", "ms", "lines/s", "speed-up", "peak GiB", "roofline", "share", "overlapped")
