@@ -19,12 +19,11 @@ from spikehtr.data.geometry import fit_line
 from spikehtr.data.images import load_line, to_gray
 from spikehtr.decoding.greedy import Decoded, decode_greedy
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.network import Network
 from spikehtr.text import Charset
 from spikehtr.weights import load_model
 
 ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
-_PIXELS_A_TOKEN = 4
 
 
 class Character(NamedTuple):
@@ -48,7 +47,7 @@ class Line:
 class Recognizer:
     """Reads lines. Keeps no state between calls; a line's text does not depend on the lines beside it."""
 
-    def __init__(self, net: SpikeHTR, config: Config, charset: Charset) -> None:
+    def __init__(self, net: Network, config: Config, charset: Charset) -> None:
         self.net, self.config, self.charset = net.eval(), config, charset
 
     @classmethod
@@ -80,7 +79,7 @@ class Recognizer:
             decoded = decode_greedy(out.logits, out.lengths, self.charset)
             spans = out.spans.cpu().numpy()
             for row, (line, original, fit) in enumerate(zip(decoded, originals, fitted, strict=True)):
-                yield _line(line, spans[row], fit.shape[1], original.width)
+                yield _line(line, spans[row] * self.net.stride, fit.shape[1], original.width)
 
 
 def _open(image: ImageLike) -> Image.Image:
@@ -94,10 +93,10 @@ def _open(image: ImageLike) -> Image.Image:
 
 
 def _line(decoded: Decoded, spans: NDArray[np.int64], fitted: int, original: int) -> Line:
-    """Frames -> tokens -> fitted pixels -> the image's own columns."""
+    """Frames -> fitted pixels, by `spans` [L, 2] -> the image's own columns."""
     scale = original / fitted
     characters = []
     for (character, first, end), confidence in zip(decoded.spans, decoded.confidences, strict=True):
-        x0, x1 = spans[first, 0] * _PIXELS_A_TOKEN, min(spans[end - 1, 1] * _PIXELS_A_TOKEN, fitted)
+        x0, x1 = spans[first, 0], min(spans[end - 1, 1], fitted)
         characters.append(Character(character, confidence, float(x0 * scale), float(x1 * scale)))
     return Line(decoded.text, decoded.confidence, characters)

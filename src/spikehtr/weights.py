@@ -14,10 +14,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.network import Network
 from spikehtr.text import Charset
 from spikehtr.version import __version__
 
@@ -25,7 +26,7 @@ FORMAT = "spikehtr-1"
 
 
 class Loaded(NamedTuple):
-    net: SpikeHTR
+    net: Network
     config: Config
     charset: Charset
     notes: dict[str, Any]  # provenance and scores, as they were saved
@@ -33,13 +34,16 @@ class Loaded(NamedTuple):
 
 def save_model(
     path: str | os.PathLike[str],
-    net: SpikeHTR,
+    net: Network,
     config: Config,
     charset: Charset,
     notes: dict[str, Any] | None = None,
     half: bool = False,
 ) -> None:
-    """Write `net` with its configuration, characters and notes (anything JSON can hold); `half` stores fp16 weights."""
+    """Write `net` with its configuration, characters and notes (anything JSON can hold); `half` stores fp16 weights.
+
+    What a network keeps beside its weights (running statistics, counters) is stored as it is.
+    """
     if len(charset) != net.vocab_size:
         raise SpikeHTRError(f"a charset of {len(charset)} labels does not fit a network of {net.vocab_size}")
     header = {
@@ -50,7 +54,9 @@ def save_model(
         "notes": json.dumps(notes or {}, ensure_ascii=False),
     }
     dtype = torch.float16 if half else torch.float32
-    tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in net.state_dict().items()}
+    beside = {name: value.float() if value.is_floating_point() else value for name, value in net.state_dict().items()}
+    tensors = beside | {name: p.detach().to(dtype) for name, p in net.named_parameters()}
+    tensors = {name: value.cpu().contiguous() for name, value in tensors.items()}
     with whole_file(path) as temporary:
         save_file(tensors, temporary, header)
 
@@ -67,8 +73,8 @@ def load_model(path: str | os.PathLike[str]) -> Loaded:
                 raise SpikeHTRError(f"{path}: not a Spike-HTR model of format {FORMAT} (found {found})")
             config = Config.from_dict(json.loads(header["config"]), str(path))
             charset = Charset(tuple(json.loads(header["charset"])))
-            net = SpikeHTR(config.model, len(charset))
-            net.load_state_dict({name: file.get_tensor(name).float() for name in file.keys()})  # noqa: SIM118
+            net = build(config.model, len(charset))
+            net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError, KeyError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise SpikeHTRError(f"{path}: damaged, or not a model file ({reason}); get it again") from None

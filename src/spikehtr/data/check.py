@@ -172,15 +172,16 @@ def frames_needed(text: str) -> int:
 def _check_line(facts: Facts, config: Config, report: Report) -> None:
     need = frames_needed(facts.text)
     width = min(facts.width, config.data.max_width)
+    stride = config.model.stride  # pixels a frame
     squeezed = int(width * (1 - config.data.augment.stretch))
     detail = f"{len(facts.text)} characters need {need} frames"
-    if -(-width // 4) < need:
+    if -(-width // stride) < need:
         remedy = "check that text and image belong together"
         if facts.width > width:
-            remedy += f", or raise data.max_width above {4 * need} (the line is {facts.width} px wide)"
-        report.add("too narrow", facts.origin, f"{detail}, a width of {width} px gives {-(-width // 4)}", remedy)
-    elif -(-squeezed // 4) < need:
-        message = f"{detail}; data.augment.stretch could leave {-(-squeezed // 4)}"
+            remedy += f", or raise data.max_width above {stride * need} (the line is {facts.width} px wide)"
+        report.add("too narrow", facts.origin, f"{detail}, a width of {width} px gives {-(-width // stride)}", remedy)
+    elif -(-squeezed // stride) < need:
+        message = f"{detail}; data.augment.stretch could leave {-(-squeezed // stride)}"
         report.add("narrow when squeezed", facts.origin, message, "none needed: squeezing stops there", "warning")
     if not _LEAST_ASPECT <= facts.aspect <= _MOST_ASPECT:
         message = f"{facts.aspect:.2f} times as wide as high"

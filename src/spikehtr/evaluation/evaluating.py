@@ -17,7 +17,7 @@ from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.evaluation.rates import character_edits
 from spikehtr.evaluation.sets import short_names
 from spikehtr.evaluation.summary import finite, summarise
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.network import Network
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Evaluation:
 
 
 def evaluate_lines(
-    net: SpikeHTR,
+    net: Network,
     parts: Sequence[Lines],
     names: Sequence[str] | None = None,
     *,

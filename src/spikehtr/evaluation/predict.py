@@ -10,7 +10,7 @@ import torch
 from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.evaluation.sets import source_finder
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.network import Network
 from spikehtr.text import normalise
 
 
@@ -27,7 +27,7 @@ class Prediction(NamedTuple):
 
 @torch.no_grad()
 def predict(
-    net: SpikeHTR,
+    net: Network,
     lines: Lines,
     batch_size: int = 16,
     workers: int = 0,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.training.optim import WeightAverage
+from spikehtr.training.optim import WeightAverage, kept_buffers
 
 LAST, PREVIOUS = "last.safetensors", "previous.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -33,7 +33,8 @@ def save_checkpoint(
     folder: Path, net: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage, state: dict[str, Any]
 ) -> None:
     tensors = {f"net.{name}": p.detach() for name, p in net.named_parameters()}
-    tensors |= {f"average.{name}": value for name, value in average.values.items()}
+    tensors |= {f"net.{name}": value for name, value in kept_buffers(net).items()}
+    tensors |= {f"average.{name}": value for name, value in (average.values | average.buffers).items()}
     for name, p in net.named_parameters():
         for key, value in optimizer.state.get(p, {}).items():
             tensors[f"{key}.{name}"] = value
@@ -74,4 +75,7 @@ def restore(checkpoint: Checkpoint, net: nn.Module, optimizer: torch.optim.Optim
         if moments:  # AdamW keeps its step counter on the CPU, unless it is the fused one
             stays = set() if optimizer.defaults.get("fused") else {"step"}
             optimizer.state[p] = {key: v.clone() if key in stays else v.to(p.device) for key, v in moments.items()}
+    for name, value in kept_buffers(net).items():
+        value.copy_(checkpoint.tensors[f"net.{name}"])
+        average.buffers[name].copy_(checkpoint.tensors[f"average.{name}"])
     average.updates = checkpoint.state["average_updates"]

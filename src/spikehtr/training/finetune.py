@@ -9,14 +9,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.text import BLANK, Charset, show
 from spikehtr.weights import Loaded
 
 Mode = Literal["keep", "extend", "replace"]
-_HEAD = ("head.linear.weight", "head.linear.bias")  # a row a label
 
 
 @dataclass(frozen=True)
@@ -47,17 +46,18 @@ def change_charset(known: Charset, texts: Iterable[str], mode: Mode) -> CharsetC
 def starting_weights(loaded: Loaded, config: Config, charset: Charset) -> dict[str, Tensor]:
     """The model's weights for a network of `config` and `charset`: rows of known characters kept, others new."""
     torch.manual_seed(config.training.seed)
-    start = SpikeHTR(config.model, len(charset)).state_dict()
+    start = build(config.model, len(charset)).state_dict()
     old = loaded.net.state_dict()
-    unlike = [name for name in start if name not in old or (name not in _HEAD and old[name].shape != start[name].shape)]
+    heads = [name for name in loaded.net.per_label if name in start and name in old]
+    unlike = [name for name in start if name not in old or (name not in heads and old[name].shape != start[name].shape)]
     if unlike or old.keys() - start.keys():
         names = ", ".join((unlike or sorted(old.keys() - start.keys()))[:3])
         raise SpikeHTRError(
             f"a changed model setting does not fit the weights to start from ({names}); leave it as it is"
         )
-    start |= {name: value for name, value in old.items() if name not in _HEAD}
+    start |= {name: value for name, value in old.items() if name not in heads}
     rows = [(new, loaded.charset.encode(c)[0]) for new, c in enumerate(charset.characters, 1) if c in loaded.charset]
     to, source = (list(column) for column in zip((BLANK, BLANK), *rows, strict=True))
-    for name in _HEAD:
+    for name in heads:
         start[name][to] = old[name][source]
     return start

@@ -19,6 +19,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.augment import augment
 from spikehtr.data.batching import Batch, Indices, Lines, load_batches, plan_epoch, share
@@ -28,7 +29,7 @@ from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.files import whole_file
 from spikehtr.model.losses import Part, spike_htr_loss
 from spikehtr.model.masking import valid_mask
-from spikehtr.model.recognizer import Output, SpikeHTR
+from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.checkpoint import load_checkpoint, restore, save_checkpoint
 from spikehtr.training.devices import make_fabric
@@ -92,7 +93,7 @@ class Run:
         self.epoch_length = math.ceil(len(train) / settings.batch_size)
         self.schedule = Schedule(settings, self.epoch_length, max_steps, max_minutes)
         torch.manual_seed(settings.seed)
-        self.net = SpikeHTR(config.model, len(train.charset))
+        self.net = build(config.model, len(train.charset))
         if start:
             self.net.load_state_dict(start)
         wrapped = self.fabric.setup_module(self.net)
@@ -184,8 +185,8 @@ class Run:
             self._save_model(cer, epoch + 1)
         self._agree(now=True)
         # Told before it is saved: what is told of a step that was never saved can be taken back, not the reverse.
-        now = {"seconds": self.seconds, "progress": self.progress}
-        self._say(tell, replace(told, cer=cer, best=better, epoch_ended=True, **now))
+        told = replace(told, seconds=self.seconds, progress=self.progress, cer=cer, best=better, epoch_ended=True)
+        self._say(tell, told)
         self.save()
 
     def _say(self, tell: Tell | None, told: Told) -> None:
@@ -223,8 +224,9 @@ class Run:
             if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
             lines, _, height, width = batch.images.shape
+            steps = f", T = {self.config.model.timesteps}" if self.config.model.arch == "spike-htr" else ""
             raise TrainingError(
-                f"out of memory on a batch of {lines} lines, {height} x {width} px, T = {self.config.model.timesteps}: "
+                f"out of memory on a batch of {lines} lines, {height} x {width} px{steps}: "
                 f"lower training.batch_size (now {self.config.training.batch_size}; -s training.batch_size=N), "
                 f"or data.max_width (now {self.config.data.max_width})"
             ) from None
@@ -239,7 +241,9 @@ class Run:
             group["lr"] = rate
         batch = batch.to(self.device)
         need = ctc_min_length(batch.targets, batch.target_lengths)
-        images, widths = augment(batch.images, batch.widths, self.config.data.augment, min_widths=4 * need)
+        images, widths = augment(
+            batch.images, batch.widths, self.config.data.augment, min_widths=self.net.stride * need
+        )
         if self.step < settings.reducer_warmup * self.epoch_length:
             need = widths  # more than a line has tokens: none is reduced
         out = self.forward(images, widths, need)
@@ -271,6 +275,7 @@ class Run:
             return None
         v, rank, world = self.validation, self.fabric.global_rank, self.fabric.world_size
         mine = v if world == 1 else Lines(v.store, v.rows[rank::world], v.charset, v.max_width, labelled=False)
+        self._share_buffers()
         with self.fabric.autocast():
             found = predict(self._averaged(), mine, self.config.training.batch_size, self.config.data.workers)
         edits = total(character_edits(p.reference, p.text) for p in found)
@@ -279,9 +284,16 @@ class Run:
         assert isinstance(summed, Tensor)
         return float(summed[0] / summed[1])
 
-    def _averaged(self) -> SpikeHTR:
+    def _share_buffers(self) -> None:
+        """Running statistics come from each device's own lines: the first one's count, on every device."""
+        if self.fabric.world_size > 1 and self.average.buffers:
+            first = self.fabric.broadcast({name: value.cpu() for name, value in self.average.buffers.items()})
+            for name, value in self.average.buffers.items():
+                value.copy_(first[name])
+
+    def _averaged(self) -> Network:
         """A network with the averaged weights."""
-        net = SpikeHTR(self.config.model, self.net.vocab_size).to(self.device, next(self.net.parameters()).dtype).eval()
+        net = build(self.config.model, self.net.vocab_size).to(self.device, next(self.net.parameters()).dtype).eval()
         self.average.copy_to(net)
         return net
 

@@ -63,7 +63,7 @@ class Schedule:
 
 
 class WeightAverage:
-    """An exponential moving average of a network's parameters.
+    """An exponential moving average of a network's parameters, and of the running statistics it keeps beside them.
 
     Early on the decay is (1 + n) / (10 + n), so that a short run's average is not full of its random start.
     """
@@ -71,6 +71,7 @@ class WeightAverage:
     def __init__(self, net: nn.Module, decay: float) -> None:
         self.decay, self.updates = decay, 0
         self.values = {name: p.detach().clone() for name, p in net.named_parameters()}
+        self.buffers = {name: value.clone() for name, value in kept_buffers(net).items()}
 
     @torch.no_grad()
     def update(self, net: nn.Module) -> None:
@@ -78,8 +79,24 @@ class WeightAverage:
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         current: list[Tensor] = [p.detach() for p in net.parameters()]
         torch._foreach_lerp_(list(self.values.values()), current, 1 - decay)
+        if not self.buffers:
+            return
+        now = dict(net.named_buffers())
+        statistics = [name for name, value in self.buffers.items() if value.is_floating_point()]
+        kept = [self.buffers[name] for name in statistics]
+        torch._foreach_lerp_(kept, [now[name] for name in statistics], 1 - decay)
+        for name in self.buffers.keys() - set(statistics):  # counters
+            self.buffers[name].copy_(now[name])
 
     @torch.no_grad()
     def copy_to(self, net: nn.Module) -> None:
         for name, p in net.named_parameters():
             p.copy_(self.values[name])
+        for name, value in kept_buffers(net).items():
+            value.copy_(self.buffers[name])
+
+
+def kept_buffers(net: nn.Module) -> dict[str, Tensor]:
+    """What a network's state holds beside its parameters: the running statistics of batch normalisation, say."""
+    parameters = {name for name, _ in net.named_parameters()}
+    return {name: value for name, value in net.state_dict().items() if name not in parameters}

@@ -93,5 +93,8 @@ The licence of the data it was trained on may bind its use: add it here before y
 def _network(model: Loaded) -> str:
     m = model.config.model
     size = sum(p.numel() for p in model.net.parameters()) / 1e6
+    if m.arch != "spike-htr":
+        reduced = "" if m.reducer.mode == "none" else f" with the reducer ({m.reducer.mode})"
+        return f"{m.arch}{reduced}, a baseline, {size:.2f} M parameters"
     kind = "spiking (LIF)" if m.neuron == "lif" else "GELU control"
     return f"{kind}, dim {m.dim}, T = {m.timesteps}, mixer {' '.join(m.mixer.operators)}, {size:.2f} M parameters"

@@ -72,7 +72,7 @@ def _charset(store: LineStore, rows: Indices, known: Charset | None, mode: Mode,
 
 def _spellable(store: LineStore, rows: Indices, config: Config, remarks: list[str]) -> Indices:
     """The rows whose width gives CTC enough frames for their text."""
-    frames = -(-np.minimum(store.widths[rows], config.data.max_width) // 4)
+    frames = -(-np.minimum(store.widths[rows], config.data.max_width) // config.model.stride)
     needed = np.array([frames_needed(normalise(store.text(int(row)))) for row in rows], dtype=np.int64)
     narrow = frames < needed
     if narrow.any():
