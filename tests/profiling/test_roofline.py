@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import micro
 from spikehtr.model.encoder import ConvMix2d, DownMix, HeightPool, SpikingConv2d
@@ -74,13 +73,18 @@ def batch(width=48, lines=3):
 
 
 def test_arithmetic_equals_two_other_counters():
+    from torch.utils.flop_counter import FlopCounterMode  # imports Triton, which tests of kernels must do first
+
     net = SpikeHTR(micro().model, 9).eval()
     images, widths = batch()
     roofline = step_roofline(net, images, widths, None, train=False, half=False)
     with counted_layers(net) as layers, FlopCounterMode(display=False) as counter, torch.no_grad():
         net(images, widths)
     assert roofline.flops == 2 * sum(row.macs for row in layers.values())
-    assert roofline.flops == counter.get_total_flops()
+    counts = {name: sum(kinds.values()) for name, kinds in counter.get_flop_counts().items()}
+    # Places in the table of positions may be looked up or multiplied in: no work that a step must do.
+    looked_up = counts["SpikeHTR.positions"] - counts["SpikeHTR.positions.cpe"]
+    assert roofline.flops == counts["Global"] - looked_up
 
 
 def test_a_training_step_counts_each_weight_once_and_updates_it():
