@@ -47,7 +47,7 @@ class Positions(nn.Module):
         place = torch.arange(z.shape[2], device=z.device)
         shrink = (last / (lengths - 1).clamp(min=1)).clamp(max=1.0)  # [B], 1 unless the line is longer than the table
         place = (place * shrink[:, None]).clamp(max=last)  # [B, L0]
-        # Linear interpolation as a matrix product: its gradient is one too, not a scatter of a whole batch into the table.
+        # Linear interpolation as a matrix product: its gradient is one too, no scatter of a whole batch into the table.
         share = (1 - (place[..., None] - torch.arange(last + 1, device=z.device)).abs()).clamp(min=0)  # [B, L0, size]
         with torch.autocast(z.device.type, enabled=False):
             absolute = share.to(self.table.dtype) @ self.table  # [B, L0, d]

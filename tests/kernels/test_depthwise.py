@@ -1,0 +1,55 @@
+"""Depthwise convolution in registers, its sums and its fork, against torch's convolution."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from kernels_help import DEVICE, needs_gpu
+
+from spikehtr.kernels.depthwise_op import Plan, depthwise
+from spikehtr.model.masking import column_mask
+
+
+def make(steps, channels, height, width, kernel, dtype=torch.float32):
+    g = torch.Generator().manual_seed(0)
+    widths = torch.tensor([width, max(1, width - 3)], device=DEVICE)
+    mask = column_mask(widths, width)
+    x, upstream, other = (torch.randn(steps, 2, channels, height, width, generator=g).to(DEVICE) for _ in range(3))
+    weight = torch.randn(channels, 1, *kernel, generator=g).to(DEVICE)
+    return (x * mask).to(dtype), weight, widths, mask, (upstream * mask).to(dtype), other.to(dtype)
+
+
+def compare(case, tolerance):
+    x, weight, widths, mask, upstream, other = case
+    x, weight = x.requires_grad_(), weight.requires_grad_()
+    pad = (weight.shape[2] // 2, weight.shape[3] // 2)
+    wide = x.float()
+    plain = F.conv2d(wide.flatten(0, 1), weight, padding=pad, groups=x.shape[2]).unflatten(0, x.shape[:2])
+    expected = torch.autograd.grad([plain, wide * 1], [x, weight], [upstream.float(), other.float()], retain_graph=True)
+    y, sums, through = depthwise(x, weight, widths, Plan(x.dtype, want_sums=True, fork=True))
+    found = torch.autograd.grad([y, through], [x, weight], [upstream, other])
+    valid = y.float() * mask
+    totals = torch.stack([valid.sum((3, 4)), valid.square().sum((3, 4))], 2).flatten(0, 1)  # [T*B, 2, C]
+    for a, b in zip([plain * mask, *expected, totals], [valid, *found, sums.sum(1)], strict=True):
+        assert (a.double() - b.double()).norm() <= tolerance * a.double().norm()
+
+
+@pytest.mark.parametrize(
+    ("channels", "height", "width", "kernel"),
+    [(4, 1, 1, (5, 5)), (6, 4, 9, (5, 5)), (34, 2, 5, (3, 3)), (4, 3, 35, (1, 7)), (3, 1, 6, (1, 1))],
+)
+def test_sizes_and_kernels(channels, height, width, kernel):
+    compare(make(1, channels, height, width, kernel), 1e-5)
+
+
+def test_half_precision():
+    compare(make(2, 6, 3, 9, (3, 3), torch.bfloat16), 1e-2)
+
+
+def test_what_is_not_asked_for_is_not_given():
+    x, weight, widths, *_ = make(1, 4, 2, 5, (3, 3))
+    assert depthwise(x, weight, widths, Plan(torch.float32))[1:] == (None, None)
+
+
+@needs_gpu
+def test_real_size():
+    compare(make(2, 96, 64, 500, (5, 5)), 1e-4)

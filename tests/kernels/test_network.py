@@ -1,0 +1,92 @@
+"""The whole network on the fast path against the reference: outputs and the gradient of every parameter."""
+
+import pytest
+import torch
+from kernels_help import DEVICE, needs_gpu
+
+from conftest import micro
+from spikehtr import kernels
+from spikehtr.config import Config
+from spikehtr.model import SpikeHTR
+
+SMALL = {"dim": 16, "height": 4, "encoder__kernel": 3, "encoder__norm_groups": 2, "mixer__lk_kernel": 3}
+
+
+def answers(net, images, widths, monkeypatch, way, dtype=None):
+    monkeypatch.setenv("SPIKEHTR_KERNELS", way)
+    net.zero_grad(set_to_none=True)
+    with torch.autocast(DEVICE.type, dtype or torch.bfloat16, enabled=dtype is not None):
+        out = net(images, widths)
+    (out.logits.float().square().mean() + out.aux_logits.float().square().mean()).backward()
+    return out, {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
+
+
+def build(config, vocab=12):
+    torch.manual_seed(0)
+    net = SpikeHTR(config.model, vocab).to(DEVICE)
+    for p in net.parameters():
+        p.data += 0.05 * torch.randn_like(p)
+    return net
+
+
+def assert_parity(net, images, widths, monkeypatch, tolerance):
+    plain, expected = answers(net, images, widths, monkeypatch, "reference")
+    quick, found = answers(net, images, widths, monkeypatch, "triton")
+    assert torch.equal(plain.lengths, quick.lengths)
+    assert torch.allclose(plain.logits, quick.logits, atol=1e-3)
+    assert expected.keys() == found.keys()
+    for name, gradient in expected.items():
+        error = (gradient - found[name]).norm() / gradient.norm().clamp(min=1e-8)
+        assert error <= tolerance, f"{name}: {error:.1e}"
+
+
+@pytest.mark.parametrize(("steps", "neuron"), [(2, "lif"), (1, "gelu")])
+def test_outputs_and_every_gradient(steps, neuron, monkeypatch):
+    net = build(micro(timesteps=steps, neuron=neuron, mixer__dropout=0.0, mixer__drop_path=0.0, **SMALL)).train()
+    images = torch.rand(2, 1, 4, 7, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    assert_parity(net, images, torch.tensor([7, 3]), monkeypatch, 1e-3)
+
+
+@needs_gpu
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_outputs_and_every_gradient_of_the_tiny_preset(steps, monkeypatch):
+    """The gelu control, whose gradients do not jump: with spikes, one of the millions that lies within rounding of the
+    threshold flips, and changes a gradient by more than the tolerance."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    overrides = {"model.timesteps": steps, "model.neuron": "gelu", "model.mixer.dropout": 0.0}
+    net = build(Config.preset("tiny").with_overrides(overrides | {"model.mixer.drop_path": 0.0}), 80)
+    images = torch.rand(3, 1, 64, 500, device=DEVICE)
+    assert_parity(net, images, torch.tensor([500, 410, 37]), monkeypatch, 1e-3)
+
+
+def test_dropout_repeats_with_the_seed(monkeypatch):
+    net = build(micro(mixer__blocks=["LK"], mixer__dropout=0.3, mixer__drop_path=0.3, **SMALL)).train()
+    tokens, mask = torch.randn(2, 3, 5, 16, device=DEVICE), torch.ones(3, 5, dtype=torch.bool, device=DEVICE)
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "triton")
+    torch.manual_seed(5)
+    first = net.mixer(tokens, mask)
+    assert not torch.equal(first, net.mixer(tokens, mask))
+    torch.manual_seed(5)
+    assert torch.equal(first, net.mixer(tokens, mask))
+
+
+def test_what_is_chosen(monkeypatch):
+    x = torch.zeros(2)
+    monkeypatch.delenv("SPIKEHTR_KERNELS", raising=False)
+    assert not kernels.fast(x)
+    assert kernels.fast(x.to(DEVICE)) == (DEVICE.type == "cuda")
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "triton")
+    assert kernels.fast(x)
+    assert not kernels.fast(x.double())
+    assert not kernels.fast(x[:0])
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    assert not kernels.fast(x.to(DEVICE))
+
+
+def test_a_hooked_part_takes_the_reference(monkeypatch):
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "triton")
+    block = build(micro(**SMALL)).encoder.stage3.blocks[0]
+    seen = []
+    block.pw1.neuron.register_forward_hook(lambda *args: seen.append(1))
+    block(torch.randn(2, 1, 16, 2, 3, device=DEVICE), torch.tensor([3], device=DEVICE))
+    assert seen == [1]
