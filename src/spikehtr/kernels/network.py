@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spikehtr.config import LIFConfig
+from spikehtr.kernels.attention_op import gate, matched_mean
 from spikehtr.kernels.depthwise_op import Plan as DepthwisePlan
 from spikehtr.kernels.depthwise_op import depthwise
 from spikehtr.kernels.describe import describe
@@ -76,8 +78,18 @@ def token_norm(norm: TokenNorm, x: Tensor, neuron: nn.Module | None = None) -> T
     """Norm, and a neuron where given: [T, ..., d] -> same shape; without a neuron any [..., d]."""
     plan = TokenPlan(norm.eps, describe(neuron), result_dtype(x))
     if neuron is None:
-        return token_norm_neuron(x[None], norm.weight, norm.bias, plan)[0]
+        return token_norm_neuron(x[None], norm.weight, norm.bias, plan).squeeze(0)
     return token_norm_neuron(x, norm.weight, norm.bias, plan)
+
+
+def attend(qkv: Tensor, mask: Tensor, heads: int) -> Tensor:
+    """`MatchedMean` of spikes [T, B, L, 3 d], mask [B, L] -> [T, B, L, d]"""
+    return matched_mean(qkv, mask, heads, result_dtype(qkv))
+
+
+def pass_keys(qk: Tensor, heads: int, lif: LIFConfig | None) -> Tensor:
+    """The gate of `QKMix`: [T, B, L, 2 d] -> [T, B, L, d]"""
+    return gate(qk, heads, lif, result_dtype(qk))
 
 
 def add_spikes(

@@ -65,7 +65,7 @@ def respond(hs, decay, threshold, T: tl.constexpr, KIND: tl.constexpr):
 
 
 @triton.jit
-def _surrogate(excess, sharpness, ATAN: tl.constexpr):
+def surrogate(excess, sharpness, ATAN: tl.constexpr):
     if ATAN:
         z = 1.5707963267948966 * sharpness * excess
         return 0.5 * sharpness / (1.0 + z * z)
@@ -79,11 +79,11 @@ def respond_back(hs, gs, decay, threshold, sharpness, T: tl.constexpr, KIND: tl.
     """Gradients of the drives, given the outputs': the reset passes none."""
     if KIND == LIF:
         us = _membranes(hs, decay, threshold, T)
-        after = gs[T - 1] * _surrogate(us[T - 1] - threshold, sharpness, ATAN)
+        after = gs[T - 1] * surrogate(us[T - 1] - threshold, sharpness, ATAN)
         ds = (after,)
         for i in tl.static_range(1, T):
             leak = tl.where(us[T - 1 - i] >= threshold, 0.0, decay)
-            after = gs[T - 1 - i] * _surrogate(us[T - 1 - i] - threshold, sharpness, ATAN) + after * leak
+            after = gs[T - 1 - i] * surrogate(us[T - 1 - i] - threshold, sharpness, ATAN) + after * leak
             ds = (after,) + ds
         return ds
     else:

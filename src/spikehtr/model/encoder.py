@@ -237,7 +237,7 @@ class Stem(nn.Module):
         if kernels.fast(x):
             from spikehtr.kernels.network import group_norm
 
-            return group_norm(self.norm, x[None], widths, nn.SiLU())[0]
+            return group_norm(self.norm, x[None], widths, nn.SiLU()).squeeze(0)
         return F.silu(self.norm(x[None], widths)[0]) * column_mask(widths, x.shape[-1])
 
 

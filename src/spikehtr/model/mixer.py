@@ -82,7 +82,12 @@ class LinearAttention(Branch):
         self.out = SpikingLinear(config, config.dim, config.dim)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        q, k, v = wide(self.qkv(self.norm(x))).unflatten(-1, (3, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
+        qkv = self.qkv(self.norm(x))  # [T, B, L, 3 d]
+        if kernels.fast(qkv) and kernels.unwatched(self.mean):
+            from spikehtr.kernels.network import attend
+
+            return self.out.linear(attend(qkv, mask, self.heads))
+        q, k, v = wide(qkv).unflatten(-1, (3, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
         y = self.mean(q, k * mask[:, :, None, None], v)
         return self.out.linear(y.flatten(3))
 
@@ -103,10 +108,15 @@ class QKMix(Branch):
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm(x)
-        q, k = wide(self.qk(x)).unflatten(-1, (2, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
+        qk, scale = self.qk(x), torch.sigmoid(self.gate(x))  # [T, B, L, 2 d], [T, B, L, d]
+        if kernels.fast(qk):
+            from spikehtr.kernels.network import pass_keys
+
+            return self.out.linear(pass_keys(qk, self.heads, self.lif if self.spiking else None)) * scale
+        q, k = wide(qk).unflatten(-1, (2, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
         excess = q.sum(-1, keepdim=True) - 0.5  # [T, B, L, h, 1]
         a = spike(excess, self.lif.surrogate, self.lif.surrogate_alpha) if self.spiking else torch.sigmoid(excess)
-        return self.out.linear((a * k).flatten(3)) * torch.sigmoid(self.gate(x))  # [T, B, L, d]
+        return self.out.linear((a * k).flatten(3)) * scale  # [T, B, L, d]
 
 
 class LargeKernel(Branch):
