@@ -294,6 +294,13 @@ class Config(Section):
         start = {} if preset is None else cls.preset(str(preset)).to_dict()
         return cls.from_dict(_merge(start, values), str(path))
 
+    def with_reducer(self) -> Self:
+        """A copy with keep-and-merge on; a baseline then needs the auxiliary loss, whose weight is the paper's."""
+        changes: dict[str, Any] = {"model.reducer.mode": "keep-and-merge"}
+        if self.model.arch != "spike-htr" and self.training.aux_weight == 0:
+            changes["training.aux_weight"] = TrainingConfig().aux_weight
+        return self.with_overrides(changes)
+
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
 

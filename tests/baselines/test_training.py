@@ -1,5 +1,7 @@
 """The baselines in the harness: loop, checkpoints, averaged weights, model files, fine-tuning, reading."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -98,6 +100,17 @@ def test_the_average_of_what_stands_still_is_what_it_is(store, tmp_path):
     still.average.update(still.net)  # decay 5 / 14 at the fourth update
     moved = still.average.buffers["stages.0.0.norm1.running_mean"]
     assert torch.allclose(moved, torch.full_like(moved, 9 / 14))
+
+
+def test_several_devices_take_the_first_one_s_running_statistics(store, tmp_path, monkeypatch):
+    first, other = run(store, tmp_path / "a", "cnn-blstm"), run(store, tmp_path / "b", "cnn-blstm")
+    for each in (first, other):
+        each.average.buffers["norms.0.running_mean"] += torch.rand(2)
+    given = {name: value.clone() for name, value in first.average.buffers.items()}
+    fabric = SimpleNamespace(world_size=2, broadcast=lambda mine: given)
+    monkeypatch.setattr(other, "fabric", fabric)
+    other._share_buffers()
+    assert all(torch.equal(other.average.buffers[name], value) for name, value in given.items())
 
 
 @pytest.mark.parametrize("arch", ARCHS)

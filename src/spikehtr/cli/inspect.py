@@ -28,6 +28,8 @@ def inspect(
     if timesteps is not None:
         chosen = chosen.with_overrides({"model.timesteps": timesteps})
     writable(output, ".png")
+    if chosen.model.arch != "spike-htr":
+        raise SpikeHTRError(f"this draws InkCoder, and {chosen.model.arch} has none: leave the preset out")
     if chosen.model.entry != "inkcoder":
         raise SpikeHTRError(f"this draws InkCoder, and model.entry is {chosen.model.entry}: leave that setting out")
 

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from spikehtr.config import Config
 
 Preset = Annotated[
-    Optional[str], typer.Option("--preset", "-p", help="Start from a tier: tiny, small, medium or base (the default).")
+    Optional[str],
+    typer.Option(
+        "--preset",
+        "-p",
+        help="Start from a tier: tiny, small, medium or base (the default); or from a baseline: cnn-blstm, retsinas, "
+        "htr-vt, kraken.",
+    ),
 ]
 ConfigFile = Annotated[
     Optional[Path], typer.Option("--config", "-c", help="Start from a YAML file (see `spikehtr config`).")

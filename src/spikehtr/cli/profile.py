@@ -11,6 +11,7 @@ from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
+    from spikehtr.profiling.baseline_counts import BaselineCounts
     from spikehtr.profiling.counts import Counts
 
 
@@ -21,7 +22,10 @@ def profile(
     preset: Preset = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
-    width: Annotated[int, typer.Option("--width", min=4, help="Width of the line that is counted, pixels.")] = 512,
+    width: Annotated[
+        Optional[int],
+        typer.Option("--width", min=4, help="Width of the line that is counted, pixels; 512, a baseline's own."),
+    ] = None,
     ratio: Annotated[
         Optional[float],
         typer.Option(
@@ -35,18 +39,41 @@ def profile(
 
     Eligible share: the part of all multiply-accumulates whose input is made of spikes (whole numbers 0 to 16, at
     least half of them 0), so that event-driven hardware could skip the zeros; as configured, and with the membrane
-    shortcut off.
+    shortcut off. A baseline (-p cnn-blstm, retsinas, htr-vt, kraken) has parameters and multiply-accumulates only.
     """
     if not counts:
         raise SpikeHTRError("say what to profile: --counts")
     resolved = resolve(preset, file, overrides)
+    if resolved.model.arch != "spike-htr":
+        from spikehtr.profiling.baseline_counts import count_baseline
+
+        found = count_baseline(resolved, vocab, width or resolved.data.max_width, ratio)
+        if as_json:
+            typer.echo(json.dumps(found.to_dict(), indent=2))
+        else:
+            _print_baseline(found)
+        return
     from spikehtr.profiling.counts import count
 
-    result = count(resolved, vocab, width, ratio)
+    result = count(resolved, vocab, width or 512, ratio)
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=2))
     else:
         _print(result, f"{preset or file or 'base'}, d = {resolved.model.dim}")
+
+
+def _print_baseline(c: BaselineCounts) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{c.arch}, {c.height} x {c.width} px, {c.tokens_read} of {c.tokens_in} tokens read")
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    table.add_row("parameters", f"{c.parameters / 1e6:.2f} M")
+    table.add_section()
+    for name, macs in (c.macs | {"all": c.dense_macs}).items():
+        table.add_row(f"MACs, {name}", f"{macs:.3e}")
+    Console().print(table)
 
 
 def _print(c: Counts, title: str) -> None:

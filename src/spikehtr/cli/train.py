@@ -18,6 +18,7 @@ from spikehtr.errors import SpikeHTRError
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+    from spikehtr.config import Config
     from spikehtr.training.loop import Told
 
 
@@ -29,6 +30,13 @@ def train(
     preset: Preset = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
+    arch: Annotated[
+        Optional[Literal["spike-htr", "cnn-blstm", "retsinas", "htr-vt", "kraken"]],
+        typer.Option("--arch", help="The network: Spike-HTR (the default), or a baseline with its own settings."),
+    ] = None,
+    reducer: Annotated[
+        bool, typer.Option("--reducer", help="Switch keep-and-merge on, for a baseline too (model.reducer).")
+    ] = False,
     start: Annotated[
         Optional[Path],
         typer.Option("--from", metavar="MODEL", help="Fine-tune this model; its settings hold, but for --set."),
@@ -71,6 +79,10 @@ def train(
         raise SpikeHTRError("--charset says what becomes of the characters of --from MODEL: give that too")
     if start and (preset or file):
         raise SpikeHTRError("--from takes its settings from the model file: change them by --set, without -p or -c")
+    if start and arch:
+        raise SpikeHTRError("--from takes its network from the model file: leave --arch out")
+    # Before torch is loaded: a mistake is answered at once.
+    config = None if start else settings(arch, preset, file, reducer, overrides)
     chosen = pick_device(device)
 
     from spikehtr.training.devices import make_fabric
@@ -78,7 +90,9 @@ def train(
     from spikehtr.weights import load_model
 
     model = load_model(start) if start else None
-    config = model.config.with_overrides(overrides or []) if model else resolve(preset, file, overrides)
+    if model:
+        config = changed(model.config, reducer, overrides)
+    assert config is not None
     job = Job(
         config,
         data,
@@ -102,6 +116,23 @@ def train(
             raise typer.Exit(1)
         score = "no line to validate on; the last weights" if outcome.cer is None else f"best CER {outcome.cer:.2%}"
         typer.echo(f"{score}: {output / 'best.safetensors'}; how it went: {outcome.report}")
+
+
+def settings(
+    arch: str | None, preset: str | None, file: Path | None, reducer: bool, overrides: list[str] | None
+) -> Config:
+    """What --arch, --preset, --config, --reducer and --set ask for together."""
+    baseline = None if arch == "spike-htr" else arch
+    if baseline and (preset or file):
+        raise SpikeHTRError(f"--arch {arch} has its own settings: change them by --set, without -p or -c")
+    config = resolve(baseline or preset, file, None)
+    if arch and config.model.arch != arch:
+        raise SpikeHTRError(f"{preset or file} is for {config.model.arch}, not {arch}: leave --arch out")
+    return changed(config, reducer, overrides)
+
+
+def changed(config: Config, reducer: bool, overrides: list[str] | None) -> Config:
+    return (config.with_reducer() if reducer else config).with_overrides(overrides or [])
 
 
 @contextmanager
