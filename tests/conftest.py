@@ -17,6 +17,8 @@ from spikehtr.config import Config
 
 settings.register_profile("spikehtr", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("spikehtr")
+if not torch.cuda.is_available():  # before anything imports Triton: its interpreter runs the kernels on the CPU
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; threads of theirs would only get in the way
     torch.set_num_threads(1)
 

@@ -277,3 +277,17 @@ def test_no_synchronisation_and_the_same_lines_on_a_gpu():
         torch.cuda.set_sync_debug_mode("default")
     assert torch.equal(wide.cpu(), new)
     torch.testing.assert_close(out.cpu(), on_host, atol=5e-3, rtol=0)
+
+
+def test_no_line_becomes_wider_than_the_widest_that_is_read():
+    images, widths = batch()
+    strong = AugmentConfig(probability=1.0, stretch=0.5)
+    limit = images.shape[-1]
+    free = augment(images, widths, strong, torch.Generator().manual_seed(1))
+    held = augment(images, widths, strong, torch.Generator().manual_seed(1), max_width=limit)
+    assert free[0].shape[-1] > limit
+    assert held[0].shape[-1] == limit
+    assert torch.equal(held[1], free[1].clamp(max=limit))
+    kept = free[1] <= limit
+    assert kept.any()
+    assert torch.allclose(held[0][kept], free[0][kept][..., :limit], atol=1e-4)  # sampling rounds by the canvas

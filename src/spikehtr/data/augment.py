@@ -33,12 +33,14 @@ def augment(
     config: AugmentConfig,
     generator: torch.Generator | None = None,
     min_widths: Tensor | None = None,
+    max_width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Changed copies of a batch: images [B, C, H, W] in [0, 1], widths [B] -> images [B, C, H, W'], widths [B].
 
     W' = ceil(W (1 + stretch)) and what lies right of a line is white. No line becomes narrower than `min_widths` [B],
-    the width its transcript needs; one that already is narrower is not shrunk further. With every operation off the
-    input itself comes back. The generator may live on the host or on the images' device.
+    the width its transcript needs; one that already is narrower is not shrunk further. None becomes wider than
+    `max_width`, the widest that is ever read. With every operation off the input itself comes back. The generator may
+    live on the host or on the images' device.
     """
     geometry = config.probability > 0 and any(
         (config.rotate, config.shear, config.scale, config.shift, config.stretch, config.elastic)
@@ -57,7 +59,7 @@ def augment(
         canvas = images.float()
         if geometry:
             waves = numbers[:, len(_NAMES) :].unflatten(1, (2, _WAVES, 3))
-            canvas, widths = _warp(canvas, widths, config, draws, waves, min_widths)
+            canvas, widths = _warp(canvas, widths, config, draws, waves, min_widths, max_width)
         else:
             canvas = _repeat_edge(canvas, widths, canvas.shape[-1])
         if stroke:
@@ -89,9 +91,12 @@ def _warp(
     draws: dict[str, Tensor],
     waves: Tensor,
     min_widths: Tensor | None,
+    max_width: int | None,
 ) -> tuple[Tensor, Tensor]:
     """Affine, stretch and elastic as one resampling. Lines that meet none of them keep their pixels as they are."""
     height, columns = images.shape[2], math.ceil(images.shape[3] * (1 + config.stretch))
+    if max_width is not None:
+        columns = min(columns, max(max_width, images.shape[3]))
     affine, stretch, elastic = (draws[name] < config.probability for name in ("affine", "stretch", "elastic"))
     by = 1 + _around_zero(draws["stretch_by"], config.stretch) * stretch  # [B, 1, 1, 1]
     widened = (widths * by.flatten()).round().to(widths.dtype).clamp(max=columns)

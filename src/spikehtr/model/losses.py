@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spikehtr import kernels
 from spikehtr.config import TrainingConfig
 from spikehtr.model.encoder import SpikingConv2d
 from spikehtr.model.masking import valid_mask, wide
@@ -41,11 +42,17 @@ def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor
 
     logits [B, L, V], lengths [B], targets [B, U] of labels, target_lengths [B] -> scalar
     """
-    log_probs = wide(logits).log_softmax(-1).transpose(0, 1)  # [L, B, V]
+    log_probs = wide(logits).log_softmax(-1)  # [B, L, V]
     with torch.autocast(logits.device.type, enabled=False):
-        costs = F.ctc_loss(
-            log_probs, targets, lengths, target_lengths, blank=BLANK, reduction="none", zero_infinity=True
-        )
+        if kernels.fast(log_probs):
+            from spikehtr.kernels.ctc import ctc_costs
+
+            costs = ctc_costs(log_probs, lengths, targets, target_lengths)  # [B]
+        else:
+            frames = log_probs.transpose(0, 1)
+            costs = F.ctc_loss(
+                frames, targets, lengths, target_lengths, blank=BLANK, reduction="none", zero_infinity=True
+            )
     costs = costs / target_lengths.clamp(min=1)
     return costs.mean() if part is None else (costs * part.own).sum() / part.lines
 

@@ -110,7 +110,8 @@ class Step:
         if not self.case.train:
             return self.images, self.widths, None
         need = ctc_min_length(self.targets, self.target_lengths)
-        images, widths = augment(self.images, self.widths, self.case.config.data.augment, min_widths=4 * need)
+        data = self.case.config.data
+        images, widths = augment(self.images, self.widths, data.augment, None, 4 * need, data.max_width)
         return images, widths, need
 
     def _train(self) -> None:

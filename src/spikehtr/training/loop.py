@@ -241,9 +241,8 @@ class Run:
             group["lr"] = rate
         batch = batch.to(self.device)
         need = ctc_min_length(batch.targets, batch.target_lengths)
-        images, widths = augment(
-            batch.images, batch.widths, self.config.data.augment, min_widths=self.net.stride * need
-        )
+        changes, widest = self.config.data.augment, self.config.data.max_width
+        images, widths = augment(batch.images, batch.widths, changes, None, self.net.stride * need, widest)
         if self.step < settings.reducer_warmup * self.epoch_length:
             need = widths  # more than a line has tokens: none is reduced
         out = self.forward(images, widths, need)
