@@ -1,0 +1,52 @@
+"""Each baseline learns a handful of drawn words, and then reads them in evaluation mode."""
+
+import pytest
+import torch
+from baselines_help import small
+
+from conftest import draw_line
+from spikehtr.baselines import build
+from spikehtr.data.batching import to_batch
+from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.model.losses import spike_htr_loss
+from spikehtr.model.reducer import ctc_min_length
+from spikehtr.text import Charset
+
+WORDS = ["ink", "pen", "nib", "pine", "kin", "bin", "epic", "nice"]
+CHARSET = Charset.from_texts(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("arch", "reducer", "rate"),
+    [
+        ("cnn-blstm", False, 5e-3),
+        ("retsinas", False, 5e-3),
+        ("htr-vt", True, 1e-3),
+        ("kraken", True, 5e-3),
+    ],
+)
+def test_eight_words_are_learnt(arch, reducer, rate):
+    quiet = {"model__baseline__dropout": 0.0, "model__baseline__mask_ratio": 0.0, "model__baseline__scale": 0.25}
+    config = small(arch, reducer=reducer, **quiet)
+    images, widths = to_batch([draw_line(word, 32, number) for number, word in enumerate(WORDS)])
+    lengths = torch.tensor([len(word) for word in WORDS])
+    targets = torch.zeros(len(WORDS), 4, dtype=torch.long)
+    for row, word in zip(targets, WORDS, strict=True):
+        row[: len(word)] = torch.tensor(CHARSET.encode(word))
+    torch.manual_seed(0)
+    net = build(config.model, len(CHARSET))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=rate)
+    for _ in range(20):
+        net.train()
+        for _ in range(10):
+            out = net(images, widths, ctc_min_length(targets, lengths))
+            optimizer.zero_grad()
+            spike_htr_loss(out, targets, lengths, net, config.training).total.backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+        with torch.no_grad():
+            seen = net.eval()(images, widths)
+        read = [line.text for line in decode_greedy(seen.logits, seen.lengths, CHARSET)]
+        if read == WORDS:
+            return
+    pytest.fail(f"after 200 steps it reads {read}")
