@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +34,16 @@ def fast(tensor: Tensor) -> bool:
     return (tensor.is_cuda or choice == "triton") and _have_triton()
 
 
+_hooks: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # the tables of hooks of a module and its parts
+
+
 def unwatched(*modules: nn.Module) -> bool:
     """Whether nobody hooks a part of these modules: a fused kernel would pass such a hook by."""
-    return not any(m._forward_hooks or m._forward_pre_hooks for module in modules for m in module.modules())
+    for module in modules:
+        tables = _hooks.get(module)
+        if tables is None:  # found once: a training step asks hundreds of times
+            tables = [table for m in module.modules() for table in (m._forward_hooks, m._forward_pre_hooks)]
+            _hooks[module] = tables
+        if any(tables):
+            return False
+    return True

@@ -37,4 +37,4 @@ def power_of_two(n: int) -> int:
 
 def on_device(x: Tensor) -> AbstractContextManager[object]:
     """Kernels start on the current device; make that the tensor's."""
-    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
+    return torch.cuda.device(x.device) if x.is_cuda and x.device.index != torch.cuda.current_device() else nullcontext()
