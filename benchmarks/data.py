@@ -52,9 +52,9 @@ def loose(files: list[Path], plan: list[np.ndarray], with_augment: bool) -> None
 
 def stored(lines: Lines, plan: list[np.ndarray], with_augment: bool, workers: int) -> None:
     for batch in load_batches(lines, plan, workers):
-        ready = batch.to("cpu")
+        ready = batch.lines()
         if with_augment:
-            augment(ready.images, ready.widths, AugmentConfig())
+            augment(ready, batch.widths, AugmentConfig())
 
 
 def speed(store: LineStore, fitted: LineStore, folder: Path, count: int, rounds: int) -> None:

@@ -77,9 +77,9 @@ def test_batches_hold_the_lines(lines):
         assert text == WORDS[index]
         assert batch.targets[place, : batch.target_lengths[place]].tolist() == item.labels
         assert batch.rows[place] == lines.rows[index]
-    moved = batch.to("cpu")
-    assert moved.images.dtype == torch.float32
-    assert moved.images.max() <= 1
+    ready = batch.to("cpu").lines()
+    assert ready.dtype == torch.float32
+    assert ready.max() <= 1
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])

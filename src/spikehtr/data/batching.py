@@ -69,9 +69,11 @@ class Batch(NamedTuple):
     rows: Tensor  # [B], rows of the store, to name a line in a message
 
     def to(self, device: torch.device | str) -> Batch:
-        """On a device, images in [0, 1]."""
-        images, *rest = (value.to(device, non_blocking=True) for value in self)
-        return Batch(images.float() / 255, *rest)
+        return Batch(*(value.to(device, non_blocking=True) for value in self))
+
+    def lines(self) -> Tensor:
+        """The images in [0, 1]."""
+        return self.images.float() / 255
 
 
 class Item(NamedTuple):

@@ -45,7 +45,7 @@ def predict(
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
     for batch in load_batches(lines, plan, workers):
         moved = batch.to(device)
-        out = net(moved.images, moved.widths)
+        out = net(moved.lines(), moved.widths)
         decoded = decode_greedy(out.logits, out.lengths, lines.charset)
         for row, line, ratio in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), strict=True):
             record = lines.store.record(row)

@@ -19,6 +19,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from spikehtr import kernels
 from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.augment import augment
@@ -33,6 +34,7 @@ from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.checkpoint import load_checkpoint, restore, save_checkpoint
 from spikehtr.training.devices import make_fabric
+from spikehtr.training.graphs import GraphedStep
 from spikehtr.training.optim import Schedule, WeightAverage, make_optimizer
 from spikehtr.weights import save_model
 
@@ -100,10 +102,18 @@ class Run:
         self.forward: Callable[..., Output] = wrapped
         self.optimizer = make_optimizer(self.net, settings)
         self.average = WeightAverage(self.net, settings.ema_decay)
+        self.graphed = None
+        if self._can_graph():
+            self.graphed = GraphedStep(self._gradients, self.net.parameters(), self.device)
         self.step, self.best = 0, math.inf
         self.seconds, self._since = 0.0, time.monotonic()  # of training, and when they were last counted
         self.stopping = False  # set it, from a signal handler say, to end `fit` after the step under way, saved
         self._halt = False  # the devices have agreed to stop
+
+    def _can_graph(self) -> bool:
+        """Whether a step can be recorded: on one GPU, by kernels of which none waits for the device."""
+        alone = self.fabric.world_size == 1 and self.device.type == "cuda" and self.config.model.arch == "spike-htr"
+        return alone and self.config.training.cuda_graphs and kernels.fast(next(self.net.parameters()))
 
     @property
     def device(self) -> torch.device:
@@ -234,26 +244,35 @@ class Run:
     def _train_on(self, batch: Batch, indices: Indices) -> Tensor:
         """One optimiser step; the numbers of _MEASURED, not yet read back from the device."""
         settings = self.config.training
-        torch.manual_seed(settings.seed * _SEED_STRIDE + self.step + self.fabric.global_rank * _RANK_STRIDE)
         self.net.train()
         rate = self.schedule.rate(self.step, self.progress)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        batch = batch.to(self.device)
-        need = ctc_min_length(batch.targets, batch.target_lengths)
-        changes, widest = self.config.data.augment, self.config.data.max_width
-        images, widths = augment(batch.images, batch.widths, changes, None, self.net.stride * need, widest)
-        if self.step < settings.reducer_warmup * self.epoch_length:
-            need = widths  # more than a line has tokens: none is reduced
-        out = self.forward(images, widths, need)
-        part = self._part(out, indices)
-        losses = spike_htr_loss(out, batch.targets, batch.target_lengths, self.net, settings, part)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.fabric.backward(losses.total)
+        seed = settings.seed * _SEED_STRIDE + self.step + self.fabric.global_rank * _RANK_STRIDE
+        reduced = self.step >= settings.reducer_warmup * self.epoch_length
+        if self.graphed is not None:
+            numbers = self.graphed(batch, reduced, seed)
+        else:
+            torch.manual_seed(seed)
+            self.optimizer.zero_grad(set_to_none=True)
+            numbers = self._gradients(batch.to(self.device), reduced, indices)
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), settings.clip_norm)
         self.optimizer.step()
         self.average.update(self.net)
-        parts = (losses.total, losses.main, losses.aux, losses.kl, out.keep_ratio.mean(), norm)
+        return torch.cat([numbers, norm.detach().float()[None]])
+
+    def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
+        """Augmentation, forward, losses, backward, for a batch on the device; the numbers of _MEASURED but the last."""
+        settings, data = self.config.training, self.config.data
+        need = ctc_min_length(batch.targets, batch.target_lengths)
+        narrowest = self.net.stride * need
+        images, widths = augment(batch.lines(), batch.widths, data.augment, None, narrowest, data.max_width)
+        # More than a line has tokens: none is reduced.
+        out = self.forward(images, widths, need if reduced else widths)
+        part = None if indices is None else self._part(out, indices)
+        losses = spike_htr_loss(out, batch.targets, batch.target_lengths, self.net, settings, part)
+        self.fabric.backward(losses.total)
+        parts = (losses.total, losses.main, losses.aux, losses.kl, out.keep_ratio.mean())
         return torch.stack([value.detach().float() for value in parts])
 
     def _part(self, out: Output, indices: Indices) -> Part | None:

@@ -1,0 +1,40 @@
+import pytest
+import torch
+from test_loop import SETTINGS, Epochs, store  # noqa: F401 - a fixture
+
+from spikehtr.config import Config
+from spikehtr.data.batching import Batch, Lines
+from spikehtr.training.devices import make_fabric
+from spikehtr.training.graphs import pad_batch
+from spikehtr.training.loop import Run
+
+
+@pytest.mark.parametrize(("width", "labels", "padded"), [(1, 0, (64, 32)), (64, 32, (64, 32)), (65, 33, (128, 64))])
+def test_batches_are_padded_to_few_sizes_with_white_and_nothing(width, labels, padded):
+    images = torch.randint(0, 255, (2, 1, 24, width), dtype=torch.uint8)
+    targets = torch.ones(2, labels, dtype=torch.long)
+    batch = Batch(images, torch.tensor([width, 1]), targets, torch.tensor([labels, 0]), torch.arange(2))
+    more = pad_batch(batch)
+    assert (more.images.shape[-1], more.targets.shape[-1]) == padded
+    assert torch.equal(more.images[..., :width], images)
+    assert (more.images[..., width:] == 255).all()
+    assert torch.equal(more.targets[:, :labels], targets)
+    assert (more.targets[:, labels:] == 0).all()
+    assert torch.equal(more.widths, batch.widths)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on a GPU; there is none here")
+def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):  # noqa: F811
+    losses = []
+    for number, graphs in enumerate((False, True)):
+        config = Config().with_overrides(
+            SETTINGS | {"training.cuda_graphs": graphs, "training.epochs": 6, "training.precision": "fp32"}
+        )
+        lines = Lines(store, store.rows(), store.charset, config.data.max_width)
+        (tmp_path / str(number)).mkdir()
+        run, told = Run(config, lines, None, tmp_path / str(number), make_fabric("cuda")), Epochs()
+        run.fit(tell=told)
+        losses.append([epoch.values["loss"] for epoch in told])
+        assert (run.graphed is not None) == graphs
+        assert not graphs or run.graphed.recorded
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)  # sums of other shapes, and spikes at the threshold
