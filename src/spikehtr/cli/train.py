@@ -63,6 +63,7 @@ def train(
         bool,
         typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows, too."),
     ] = False,
+    worst: Annotated[int, typer.Option("--worst", min=0, help="Worst lines shown in the report, as pictures.")] = 20,
     half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     devices: Annotated[int, typer.Option("--devices", min=1, help="How many GPUs, or CPU processes, to use.")] = 1,

@@ -43,6 +43,7 @@ class Job:
     allow_unknown: bool = False
     half: bool = False
     save_every: int = 500  # steps between two checkpoints; there is one after each epoch, too
+    worst: int = 20  # lines shown in the report
 
     def claim_folder(self) -> None:
         """Make the folder, or say why it will not do; before any work."""
@@ -114,7 +115,7 @@ def carry_out(
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:
-        report = finish(job.folder, sets.validation, str(fabric.device), data, environment)
+        report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
     fabric.barrier()
     return Outcome(run.finished, run.step, cer, report)
 
