@@ -106,6 +106,7 @@ def train(
         allow_unknown,
         half,
         save_every,
+        worst,
     )
     job.claim_folder()
     fabric = make_fabric(chosen, devices, config.training.precision)
