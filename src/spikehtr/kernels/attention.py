@@ -40,7 +40,7 @@ def _context(qkv, mask, place, B, L, D, heads, BL: tl.constexpr, BD: tl.constexp
     return context, total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "L"])
 def matched_mean(qkv, mask, y, B, L, D, heads, BL: tl.constexpr, BD: tl.constexpr):
     """y_i = q_i (sum_j k_j v_j^T) / (1 + |q_i . sum_j k_j|); a program is one head of one line at one step."""
     place = tl.program_id(0)
@@ -54,7 +54,7 @@ def matched_mean(qkv, mask, y, B, L, D, heads, BL: tl.constexpr, BD: tl.constexp
         tl.store(out, (matched / share[:, None]).to(y.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "L"])
 def matched_mean_back(qkv, mask, grad, dqkv, B, L, D, heads, BL: tl.constexpr, BD: tl.constexpr):
     place = tl.program_id(0)
     context, total = _context(qkv, mask, place, B, L, D, heads, BL, BD)
@@ -101,7 +101,7 @@ def _pair(qk, N, D, heads, ROWS: tl.constexpr, BD: tl.constexpr):
     return at, r.to(tl.int64)[:, None] * D + d[None, :], inside
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def gate(qk, y, N, D, heads, SPIKING: tl.constexpr, ROWS: tl.constexpr, BD: tl.constexpr):
     """y = a * k, a = [sum(q) >= 0.5] head by head, or its sigmoid where there are no spikes."""
     at, out, inside = _pair(qk, N, D, heads, ROWS, BD)
@@ -111,7 +111,7 @@ def gate(qk, y, N, D, heads, SPIKING: tl.constexpr, ROWS: tl.constexpr, BD: tl.c
     tl.store(y + out, (a[:, None] * k).to(y.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])
 def gate_back(
     qk, grad, dqk, N, D, heads, sharpness, SPIKING: tl.constexpr, ATAN: tl.constexpr, ROWS: tl.constexpr,
     BD: tl.constexpr,

@@ -46,7 +46,7 @@ def _load_row(x, n, h, w, c, H, W, C, limit, LEFT: tl.constexpr, COUNT: tl.const
     return tiles
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "H", "W"])
 def walk(
     x, taps, widths, through, y, partial, B, H, W, C, KH: tl.constexpr, KW: tl.constexpr, FLIP: tl.constexpr,
     THROUGH: tl.constexpr, SUMS: tl.constexpr, S: tl.constexpr, BS: tl.constexpr, BC: tl.constexpr,
@@ -108,7 +108,7 @@ def walk(
         tl.store(at + C, tl.sum(two, axis=0), mask=c < C)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["B", "H", "W"])
 def tap_sums(
     x, grad, widths, partial, B, H, W, C, KH: tl.constexpr, KW: tl.constexpr, S: tl.constexpr, BS: tl.constexpr,
     BC: tl.constexpr,

@@ -15,6 +15,15 @@ import triton.language as tl
 
 from spikehtr.kernels.neuron import respond, respond_back
 
+# They change from batch to batch, and alignment does not hang on them: a kernel need not be compiled again.
+_SIZES = ["B", "H", "W", "tiles"]
+
+
+@triton.jit
+def _step(B, H, W, C):
+    """Elements from one step's maps to the next's."""
+    return tl.cast(B, tl.int64) * H * W * C
+
 
 @triton.jit
 def _tile(widths, H, W, C, BP: tl.constexpr, BC: tl.constexpr):
@@ -52,7 +61,7 @@ def _put_sums(partial, one, two, row, c, C):
     tl.store(at + C, tl.sum(two, axis=0), mask=c < C)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES)
 def sums(x, widths, partial, B, H, W, C, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
     """x -> partial [T*B, chunks, 2, C]: sum and sum of squares over the valid columns of R rows."""
     n, place, first, end, c = _rows(H, C, R, BC)
@@ -84,7 +93,7 @@ def _add_up(partial, tb, tiles, c, inside, C, BR: tl.constexpr, BG: tl.constexpr
     return tl.sum(one, axis=0), tl.sum(two, axis=0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES)
 def moments(
     partial, widths, weight, bias, scale, shift, mean, rstd, B, H, C, G, tiles, eps, BR: tl.constexpr, BG: tl.constexpr
 ):
@@ -109,13 +118,12 @@ def moments(
 @triton.jit
 def _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T: tl.constexpr):
     """x and H = Norm(x) of all steps, 0 and anything outside."""
-    big = tl.cast(step, tl.int64)
     xs = (tl.load(x + first + at, mask=valid, other=0.0).to(tl.float32),)
     row = b * C + c
     factor = tl.load(scale + row, mask=c < C, other=0.0)[None, :]
     hs = (xs[0] * factor + tl.load(shift + row, mask=c < C, other=0.0)[None, :],)
     for t in tl.static_range(1, T):
-        value = tl.load(x + (first + t * big) + at, mask=valid, other=0.0).to(tl.float32)
+        value = tl.load(x + (first + t * step) + at, mask=valid, other=0.0).to(tl.float32)
         row = (t * B + b) * C + c
         factor = tl.load(scale + row, mask=c < C, other=0.0)[None, :]
         hs = hs + (value * factor + tl.load(shift + row, mask=c < C, other=0.0)[None, :],)
@@ -123,14 +131,15 @@ def _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T: tl.constexpr
     return xs, hs
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES)
 def apply(
-    x, scale, shift, widths, alpha, residual, gain, y, B, H, W, C, step, decay, threshold,
+    x, scale, shift, widths, alpha, residual, gain, y, B, H, W, C, decay, threshold,
     T: tl.constexpr, KIND: tl.constexpr, SHORTCUT: tl.constexpr, RESIDUAL: tl.constexpr, GAIN: tl.constexpr,
     BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """y = residual + gain_b * mask * (neuron(H) + alpha * H)"""
     b, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
+    step = _step(B, H, W, C)
     _, hs = _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T)
     ys = respond(hs, decay, threshold, T, KIND)
     for t in tl.static_range(T):
@@ -140,7 +149,7 @@ def apply(
         value = tl.where(valid, value, 0.0)
         if GAIN:
             value *= tl.load(gain + b)
-        base = first + t * tl.cast(step, tl.int64)
+        base = first + t * step
         if RESIDUAL:
             value += tl.load(residual + base + at, mask=here, other=0.0).to(tl.float32)
         tl.store(y + base + at, value.to(y.dtype.element_ty), mask=here)
@@ -158,7 +167,7 @@ def _drive_grads(
         factor = tl.load(gain + b)
     gs = (tl.load(grad + first + at, mask=valid, other=0.0).to(tl.float32) * factor,)
     for t in tl.static_range(1, T):
-        base = first + t * tl.cast(step, tl.int64)
+        base = first + t * step
         gs = gs + (tl.load(grad + base + at, mask=valid, other=0.0).to(tl.float32) * factor,)
     ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN)
     slope = gs[0] * 0.0
@@ -174,14 +183,15 @@ def _drive_grads(
         return xs, ds, slope
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES)
 def grad_sums(
-    x, scale, shift, widths, grad, alpha, gain, partial, slopes, B, H, W, C, step,
+    x, scale, shift, widths, grad, alpha, gain, partial, slopes, B, H, W, C,
     decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, SHORTCUT: tl.constexpr,
     GAIN: tl.constexpr, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sums over R rows of dL/dH and of dL/dH * x -> partial [T*B, chunks, 2, C], and of dL/dalpha -> slopes."""
     b, place, first, end, c = _rows(H, C, R, BC)
+    step = _step(B, H, W, C)
     width = tl.load(widths + b)
     zero = tl.zeros([BP, BC], tl.float32)
     slope = zero
@@ -216,7 +226,7 @@ def grad_sums(
         tl.store(slopes + tl.program_id(0), tl.sum(tl.sum(slope, axis=1), axis=0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES)
 def grad_moments(
     partial, widths, weight, mean, rstd, by_channel, factors, B, H, C, G, tiles, BR: tl.constexpr, BG: tl.constexpr
 ):
@@ -247,14 +257,15 @@ def grad_moments(
     tl.store(at + C, zero + q.to(tl.float32), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES)
 def grad_input(
-    x, scale, shift, factors, widths, grad, alpha, gain, through, dx, B, H, W, C, step,
+    x, scale, shift, factors, widths, grad, alpha, gain, through, dx, B, H, W, C,
     decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, SHORTCUT: tl.constexpr,
     GAIN: tl.constexpr, THROUGH: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """dx as above, plus the gradient that came `through`."""
     b, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
+    step = _step(B, H, W, C)
     xs, ds, _ = _drive_grads(
         x, scale, shift, grad, alpha, gain, first, step, at, b, c, valid, B, C, decay, threshold, sharpness,
         T, KIND, ATAN, SHORTCUT, GAIN,
@@ -267,9 +278,9 @@ def grad_input(
         q = tl.load(factors + row * 2 * C + C + c, mask=c < C, other=0.0)[None, :]
         value = tl.where(valid, factor * ds[t] + p * xs[t] + q, 0.0)
         if THROUGH:
-            base = first + t * tl.cast(step, tl.int64)
+            base = first + t * step
             value += tl.load(through + base + at, mask=here, other=0.0).to(tl.float32)
         values = values + (value,)
     for t in tl.static_range(T):
-        base = first + t * tl.cast(step, tl.int64)
+        base = first + t * step
         tl.store(dx + base + at, values[t].to(dx.dtype.element_ty), mask=here)

@@ -40,10 +40,6 @@ class Sizes(NamedTuple):
     C: int
 
     @property
-    def step(self) -> int:
-        return self.B * self.H * self.W * self.C
-
-    @property
     def chunks(self) -> int:
         return -(-self.H // _ROWS)
 
@@ -102,7 +98,7 @@ class _NormNeuron(torch.autograd.Function):
                 size.B, size.H, size.C, groups, tiles, plan.eps, **_tail_blocks(size, groups, tiles),
             )  # fmt: skip
             device.apply[(size.B * size.H * -(-size.W // COLUMNS) * size.blocks,)](
-                x, scale, shift, widths, alpha, residual, gain, y, *size[1:], size.step,
+                x, scale, shift, widths, alpha, residual, gain, y, *size[1:],
                 neuron.decay, neuron.threshold, T=size.T, KIND=neuron.kind, SHORTCUT=alpha is not None,
                 RESIDUAL=residual is not None, GAIN=gain is not None,
                 **_blocks(size),
@@ -129,7 +125,7 @@ class _NormNeuron(torch.autograd.Function):
         dx = torch.empty_like(x)
         flags = {"T": size.T, "KIND": neuron.kind, "ATAN": neuron.atan, "SHORTCUT": alpha is not None}
         flags |= {"GAIN": gain is not None} | _blocks(size, columns, 8)
-        numbers = (*size[1:], size.step, neuron.decay, neuron.threshold, neuron.sharpness)
+        numbers = (*size[1:], neuron.decay, neuron.threshold, neuron.sharpness)
         with on_device(x):
             device.grad_sums[(len(slopes),)](
                 x, scale, shift, widths, grad, alpha, gain, partial, slopes, *numbers, R=_ROWS,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["P"])
 def spread(s, gain, x, P, C, T: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
     p = tl.program_id(0) * BP + tl.arange(0, BP)
     c = tl.arange(0, BC)
@@ -20,7 +20,7 @@ def spread(s, gain, x, P, C, T: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
         tl.store(x + t * tl.cast(P, tl.int64) * C + at, out.to(x.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["P"])
 def gather(s, gain, grad, ds, dgain, P, C, T: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
     p = tl.program_id(0) * BP + tl.arange(0, BP)
     c = tl.arange(0, BC)
