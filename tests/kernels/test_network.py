@@ -9,7 +9,7 @@ from spikehtr import kernels
 from spikehtr.config import Config
 from spikehtr.model import SpikeHTR
 
-SMALL = {"dim": 16, "height": 4, "encoder__kernel": 3, "encoder__norm_groups": 2, "mixer__lk_kernel": 3}
+SMALL = {"dim": 16, "height": 4, "encoder__kernel": 1, "encoder__norm_groups": 2, "mixer__lk_kernel": 3}
 
 
 def answers(net, images, widths, monkeypatch, way, dtype=None):
@@ -40,9 +40,10 @@ def assert_parity(net, images, widths, monkeypatch, tolerance):
         assert error <= tolerance, f"{name}: {error:.1e}"
 
 
-@pytest.mark.parametrize(("steps", "neuron"), [(2, "lif"), (1, "gelu")])
-def test_outputs_and_every_gradient(steps, neuron, monkeypatch):
-    net = build(micro(timesteps=steps, neuron=neuron, mixer__dropout=0.0, mixer__drop_path=0.0, **SMALL)).train()
+@pytest.mark.parametrize(("steps", "neuron", "entry"), [(2, "lif", "inkcoder"), (1, "gelu", "repeat")])
+def test_outputs_and_every_gradient(steps, neuron, entry, monkeypatch):
+    variant = {"timesteps": steps, "neuron": neuron, "entry": entry, "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
+    net = build(micro(**variant, **SMALL)).train()
     images = torch.rand(2, 1, 4, 7, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     assert_parity(net, images, torch.tensor([7, 3]), monkeypatch, 1e-3)
 
