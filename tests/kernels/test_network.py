@@ -71,6 +71,15 @@ def test_dropout_repeats_with_the_seed(monkeypatch):
     assert torch.equal(first, net.mixer(tokens, mask))
 
 
+def test_positions_interpolate_as_the_lookup_does(monkeypatch):
+    positions = build(micro(**SMALL)).positions
+    tokens, lengths = torch.zeros(1, 2, 70, 16, device=DEVICE), torch.tensor([70, 20], device=DEVICE)  # a table of 32
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    expected = positions(tokens, lengths)
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "triton")
+    assert torch.allclose(positions(tokens, lengths), expected, atol=1e-4)
+
+
 def test_what_is_chosen(monkeypatch):
     x = torch.zeros(2)
     monkeypatch.delenv("SPIKEHTR_KERNELS", raising=False)

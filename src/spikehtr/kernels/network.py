@@ -82,6 +82,16 @@ def token_norm(norm: TokenNorm, x: Tensor, neuron: nn.Module | None = None) -> T
     return token_norm_neuron(x, norm.weight, norm.bias, plan)
 
 
+def interpolate(table: Tensor, place: Tensor) -> Tensor:
+    """Rows of a table [size, d] at places [B, L], between two rows linearly: [B, L, d].
+
+    As a matrix product: its gradient is one too, where a lookup's is a scatter of the whole batch into the table.
+    """
+    share = (1 - (place[..., None] - torch.arange(len(table), device=place.device)).abs()).clamp(min=0)  # [B, L, size]
+    with torch.autocast(table.device.type, enabled=False):
+        return share.to(table.dtype) @ table
+
+
 def attend(qkv: Tensor, mask: Tensor, heads: int) -> Tensor:
     """`MatchedMean` of spikes [T, B, L, 3 d], mask [B, L] -> [T, B, L, d]"""
     return matched_mean(qkv, mask, heads, result_dtype(qkv))

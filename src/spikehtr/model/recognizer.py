@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from spikehtr import kernels
 from spikehtr.config import ModelConfig
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.encoder import Encoder
@@ -47,10 +48,14 @@ class Positions(nn.Module):
         place = torch.arange(z.shape[2], device=z.device)
         shrink = (last / (lengths - 1).clamp(min=1)).clamp(max=1.0)  # [B], 1 unless the line is longer than the table
         place = (place * shrink[:, None]).clamp(max=last)  # [B, L0]
-        # Linear interpolation as a matrix product: its gradient is one too, no scatter of a whole batch into the table.
-        share = (1 - (place[..., None] - torch.arange(last + 1, device=z.device)).abs()).clamp(min=0)  # [B, L0, size]
-        with torch.autocast(z.device.type, enabled=False):
-            absolute = share.to(self.table.dtype) @ self.table  # [B, L0, d]
+        if kernels.fast(z):
+            from spikehtr.kernels.network import interpolate
+
+            absolute = interpolate(self.table, place)
+        else:
+            low = place.floor().long()
+            part = (place - low)[..., None]
+            absolute = self.table[low] * (1 - part) + self.table[(low + 1).clamp(max=last)] * part  # [B, L0, d]
         inside = valid_mask(lengths, z.shape[2])[..., None]
         near = self.cpe((z * inside).flatten(0, 1).transpose(1, 2)).transpose(1, 2)  # [T*B, L0, d]
         return z + absolute + near.unflatten(0, z.shape[:2])
