@@ -12,6 +12,7 @@ from spikehtr.version import __version__
 if TYPE_CHECKING:
     from spikehtr.config import Config
     from spikehtr.model.recognizer import SpikeHTR
+    from spikehtr.pages.tree import Page
     from spikehtr.recognizer import Line, Recognizer
 
 _HOMES = {
@@ -19,9 +20,10 @@ _HOMES = {
     "SpikeHTR": "spikehtr.model.recognizer",
     "Recognizer": "spikehtr.recognizer",
     "Line": "spikehtr.recognizer",
+    "Page": "spikehtr.pages.tree",
 }
 
-__all__ = ["Config", "Line", "Recognizer", "SpikeHTR", "__version__"]
+__all__ = ["Config", "Line", "Page", "Recognizer", "SpikeHTR", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self, overload
+from typing import TYPE_CHECKING, NamedTuple, Self, overload
 
 import numpy as np
 import torch
@@ -16,14 +16,19 @@ from PIL import Image
 from spikehtr.config import Config
 from spikehtr.data.batching import to_batch
 from spikehtr.data.geometry import fit_line
-from spikehtr.data.images import load_line, to_gray
+from spikehtr.data.images import load_line, open_gray, to_gray
 from spikehtr.decoding.greedy import Decoded, decode_greedy
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.network import Network
 from spikehtr.text import Charset
 from spikehtr.weights import load_model
 
-ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
+if TYPE_CHECKING:
+    from spikehtr.pages.segmenting import Segmenter
+    from spikehtr.pages.tree import Page
+
+ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8] | bytes  # bytes: an encoded image file
+WINDOW = 16  # batches whose lines are sorted by width together, so that little is padded
 
 
 class Character(NamedTuple):
@@ -44,16 +49,30 @@ class Line:
     characters: list[Character] = field(repr=False)
 
 
-class Recognizer:
-    """Reads lines. Keeps no state between calls; a line's text does not depend on the lines beside it."""
+class Fitted(NamedTuple):
+    """A line image as the network takes it, and the width it had before."""
 
-    def __init__(self, net: Network, config: Config, charset: Charset) -> None:
+    pixels: NDArray[np.uint8]  # [height, w]
+    original: int
+
+
+class Recognizer:
+    """Reads lines and pages. Keeps no state between calls; a line's text does not depend on the lines beside it."""
+
+    def __init__(
+        self, net: Network, config: Config, charset: Charset, temperature: float = 1.0, name: str = "a model"
+    ) -> None:
+        """`temperature` divides the logits: above 1 it lowers confidences that are too high, and changes no text."""
+        if not temperature > 0:
+            raise SpikeHTRError(f"temperature must be above 0, not {temperature}")
         self.net, self.config, self.charset = net.eval(), config, charset
+        self.temperature, self.name = temperature, name
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Self:
         loaded = load_model(path)
-        return cls(loaded.net.to(device), loaded.config, loaded.charset)
+        temperature = float(loaded.notes.get("temperature", 1.0))
+        return cls(loaded.net.to(device), loaded.config, loaded.charset, temperature, Path(path).name)
 
     @overload  # a string is a path here, not a sequence of them
     def transcribe(self, images: ImageLike, batch_size: int = 16) -> Line: ...  # type: ignore[overload-overlap]
@@ -61,30 +80,69 @@ class Recognizer:
     def transcribe(self, images: Sequence[ImageLike], batch_size: int = 16) -> list[Line]: ...
 
     def transcribe(self, images: ImageLike | Sequence[ImageLike], batch_size: int = 16) -> Line | list[Line]:
-        """The Line of an image (path, PIL image, or bytes [h, w] or [h, w, 3]), or of each in a list, in order."""
-        if isinstance(images, str | os.PathLike | Image.Image | np.ndarray):
-            return next(self._read([images], 1))
+        """The Line of an image, or of each in a list, in order.
+
+        An image is a path, a PIL image, an array of bytes [h, w] or [h, w, 3], or the bytes of an image file.
+        """
+        if isinstance(images, str | os.PathLike | Image.Image | np.ndarray | bytes):
+            return self.read([self.fit(images)])[0]
         if batch_size < 1:
             raise SpikeHTRError(f"batch_size must be 1 or more, not {batch_size}")
-        return list(self._read(images, batch_size))
+        out: list[Line] = []
+        for start in range(0, len(images), batch_size * WINDOW):
+            out += self.read_many(
+                [self.fit(image) for image in images[start : start + batch_size * WINDOW]], batch_size
+            )
+        return out
+
+    def transcribe_page(
+        self,
+        image: ImageLike,
+        segmenter: str | Segmenter = "builtin",
+        batch_size: int = 16,
+    ) -> Page:
+        """Find the lines of a page and read them. `segmenter`: builtin, kraken, or a function of your own.
+
+        A path to a PAGE or ALTO file reads the lines it names, in the image it names.
+        """
+        from spikehtr.pages.reading import read_page
+
+        return read_page(self, image, segmenter, batch_size)
+
+    def fit(self, image: ImageLike) -> Fitted:
+        """A line image made the network's input."""
+        gray = open_image(image)
+        return Fitted(fit_line(gray, self.config.model.height, self.config.data.max_width), gray.width)
+
+    def read_many(self, lines: Sequence[Fitted], batch_size: int) -> list[Line]:
+        """Any number of lines, in batches of like width; in the order they came."""
+        order = sorted(range(len(lines)), key=lambda index: lines[index].pixels.shape[1])
+        out: dict[int, Line] = {}
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            out.update(zip(rows, self.read([lines[row] for row in rows]), strict=True))
+        return [out[index] for index in range(len(lines))]
 
     @torch.no_grad()
-    def _read(self, images: Sequence[ImageLike], batch_size: int) -> Iterator[Line]:
+    def read(self, lines: Sequence[Fitted]) -> list[Line]:
+        """One batch."""
         device = next(self.net.parameters()).device
-        for start in range(0, len(images), batch_size):
-            originals = [_open(image) for image in images[start : start + batch_size]]
-            fitted = [fit_line(image, self.config.model.height, self.config.data.max_width) for image in originals]
-            batch, widths = to_batch(fitted)
-            out = self.net(batch.to(device), widths)
-            decoded = decode_greedy(out.logits, out.lengths, self.charset)
-            spans = out.spans.cpu().numpy()
-            for row, (line, original, fit) in enumerate(zip(decoded, originals, fitted, strict=True)):
-                yield _line(line, spans[row] * self.net.stride, fit.shape[1], original.width)
+        batch, widths = to_batch([line.pixels for line in lines])
+        out = self.net(batch.to(device), widths)
+        decoded = decode_greedy(out.logits / self.temperature, out.lengths, self.charset)
+        spans = out.spans.cpu().numpy() * self.net.stride
+        return [
+            _line(text, places, line.pixels.shape[1], line.original)
+            for text, places, line in zip(decoded, spans, lines, strict=True)
+        ]
 
 
-def _open(image: ImageLike) -> Image.Image:
+def open_image(image: ImageLike) -> Image.Image:
+    """Whatever stands for an image, as 8-bit grey."""
     if isinstance(image, str | os.PathLike):
         return load_line(Path(image))
+    if isinstance(image, bytes):
+        return open_gray(image)
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim not in (2, 3) or not image.size:
             raise SpikeHTRError(f"an image array must be bytes [h, w] or [h, w, 3], not {image.dtype} {image.shape}")

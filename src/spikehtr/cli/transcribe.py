@@ -1,0 +1,171 @@
+"""`spikehtr transcribe`: read lines, pages and documents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from spikehtr.cli.train import pick_device
+from spikehtr.errors import SpikeHTRError
+
+if TYPE_CHECKING:
+    from spikehtr.pages.running import Run
+
+
+class Form(str, Enum):  # noqa: UP042 (typer shows its values)
+    text = "text"
+    json = "json"
+    page = "page"
+    alto = "alto"
+    hocr = "hocr"
+
+
+class As(str, Enum):  # noqa: UP042
+    auto = "auto"
+    line = "line"
+    page = "page"
+
+
+class Finder(str, Enum):  # noqa: UP042
+    builtin = "builtin"
+    kraken = "kraken"
+
+
+def transcribe(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Images of lines or pages, PDF, PAGE or ALTO files (their images beside them), folders, globs.",
+        ),
+    ],
+    model: Annotated[
+        Optional[Path], typer.Option("--model", "-m", help="Model file (.safetensors). None is bundled yet.")
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", "-f", help="What to write.")] = Form.text,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", help="Folder for the results, one file a page.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Leave pages alone whose result is there.")] = False,
+    kind: Annotated[As, typer.Option("--as", help="What images are; auto: low or very wide ones are lines.")] = As.auto,
+    segmenter: Annotated[Finder, typer.Option("--segmenter", help="What finds the lines of pages.")] = Finder.builtin,
+    min_confidence: Annotated[
+        float, typer.Option("--min-confidence", min=0, max=1, help="Mark words that are less sure than this.")
+    ] = 0.0,
+    overlay: Annotated[
+        bool, typer.Option("--overlay", help="Draw lines, order and text into NAME.overlay.png as well.")
+    ] = False,
+    dpi: Annotated[int, typer.Option("--dpi", min=50, max=1200, help="At what resolution PDF pages are read.")] = 300,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")] = 16,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+) -> None:
+    """Read handwriting: find the lines of each page, read them, write what they say.
+
+    PAGE and ALTO files keep their lines and ids and get the text. Without --output, results go to the terminal. A page
+    that cannot be read is listed at the end, and the exit code is then 1; the others are done all the same.
+    """
+    _check(model, form, output, resume, overlay)
+    chosen = pick_device(device)
+    from spikehtr.pages.inputs import find_sources
+    from spikehtr.pages.reading import How
+    from spikehtr.pages.running import Run, transcribe
+    from spikehtr.pages.segmenting import segmenter as segmenter_named
+    from spikehtr.recognizer import Recognizer
+
+    sources, missing = find_sources(inputs)
+    if not sources:
+        raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
+    find = segmenter_named(segmenter.value)
+    assert model is not None  # _check saw to it
+    recognizer = Recognizer.load(model, chosen)
+    how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
+    run = Run(form.value, output, resume, overlay, min_confidence, failures=list(missing))
+    with _bar(len(sources)) as (found, told, done):
+        for job, result in transcribe(recognizer, sources, how, run, found, told):
+            if result is not None:
+                _show(job.name, result, form, len(sources))
+            done()
+    _report(run)
+
+
+def _check(model: Path | None, form: Form, output: Path | None, resume: bool, overlay: bool) -> None:
+    """Wrong use is found out before anything is loaded."""
+    if model is None:
+        raise SpikeHTRError("no model is bundled yet: name one with --model FILE (`spikehtr train` makes them)")
+    if output is None:
+        for name, wanted in (("--resume", resume), ("--overlay", overlay)):
+            if wanted:
+                raise SpikeHTRError(f"{name} needs a folder for the results: add --output DIR")
+        if form in (Form.page, Form.alto, Form.hocr):
+            raise SpikeHTRError(f"--format {form.value} writes one file a page: add --output DIR")
+        return
+    if output.exists() and not output.is_dir():
+        raise SpikeHTRError(f"{output}: is a file; name a folder")
+    output.mkdir(parents=True, exist_ok=True)
+
+
+def _show(name: str, result: str, form: Form, sources: int) -> None:
+    if form is Form.text and sources > 1:
+        typer.echo(f"==> {name} <==")
+    typer.echo(result, nl=False)
+    sys.stdout.flush()
+
+
+def _report(run: Run) -> None:
+    """A word on what was done, and every failure, on stderr; exit code 1 if there was any."""
+    parts = [f"{run.read} pages, {run.lines} lines"]
+    if run.skipped:
+        parts.append(f"{run.skipped} pages were there already")
+    if run.folder is not None:
+        typer.echo("; ".join(parts), err=True)
+    for warning in run.warnings:
+        typer.echo(f"left out: {warning}", err=True)
+    if run.failures:
+        typer.echo(f"{len(run.failures)} could not be read:", err=True)
+        for failure in run.failures:
+            typer.echo(f"  {failure.title}: {failure.reason}", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _bar(sources: int) -> Iterator[tuple[Callable[[int], None], Callable[[int], None], Callable[[], None]]]:
+    """Yields functions to call with a source's pages, with lines read, and at a page's end. Silent off a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("reading"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("pages, {task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("reading", total=sources, rate="")
+        lines = 0
+
+        def found(pages: int) -> None:
+            bar.update(task, total=(bar.tasks[0].total or 0) + pages - 1)
+
+        def told(count: int) -> None:
+            nonlocal lines
+            lines += count
+            seconds = bar.tasks[0].elapsed or 0
+            bar.update(task, rate=f"{lines / seconds:.1f} lines/s" if seconds > 1 else f"{lines} lines")
+
+        yield found, told, lambda: bar.advance(task)

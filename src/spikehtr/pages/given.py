@@ -1,0 +1,123 @@
+"""PAGE and ALTO files as a given segmentation: their regions, lines and ids, whether or not they hold any text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spikehtr.data.formats import alto, page, xml
+from spikehtr.data.formats.outlines import Box, Points, Shape, band_height, bounds, parse_points, usable
+from spikehtr.data.formats.pages import ImageFinder, PageFile, _scale
+from spikehtr.data.samples import Report
+from spikehtr.errors import SpikeHTRError
+
+ROOTS = {"PcGts": page.parse, "alto": alto.parse}
+_BLOCKS = {"PcGts": "TextRegion", "alto": "TextBlock"}
+
+
+class LinePlace(NamedTuple):
+    """A line to be cut out: by its polygon, else by its box."""
+
+    id: str
+    polygon: Points | None
+    box: Box | None
+    baseline: Points
+
+    @property
+    def outline(self) -> Points:
+        if self.polygon is not None:
+            return self.polygon
+        left, top, right, bottom = self.box or (0.0, 0.0, 0.0, 0.0)
+        return (left, top), (right, top), (right, bottom), (left, bottom)
+
+
+class RegionPlace(NamedTuple):
+    id: str
+    kind: str
+    polygon: Points
+    lines: list[LinePlace]
+
+
+class Given(NamedTuple):
+    image: Path
+    regions: list[RegionPlace]
+    problems: list[str]  # lines that cannot be used, and why
+
+
+def read_given(file: Path) -> Given:
+    """What an XML file says of its page, in pixels of the image that is there. Lines keep their order and their ids."""
+    report = Report()
+    root = xml.load(file, report)
+    if root is None:
+        raise SpikeHTRError(_first(report))
+    kind = xml.name_of(root)
+    if kind not in ROOTS:
+        raise SpikeHTRError(f"neither PAGE nor ALTO: its root element is <{kind}>")
+    content = ROOTS[kind](root)
+    image = ImageFinder().find(file, content.image)
+    if image is None:
+        raise SpikeHTRError(f"its image {content.image or file.stem!r} was not found: put it beside the XML file")
+    scale = _scale(file, content, image, report)
+    if scale is None:
+        raise SpikeHTRError(_first(report))
+    x, y, width, height = scale
+    regions = _regions(file, root, kind, content, (x, y, height), report)
+    problems = [f"{problem.where}: {problem.message}" for problem in report.problems if problem.severity == "error"]
+    return Given(image, [_inside(region, width, height, file, problems) for region in regions], problems)
+
+
+def _first(report: Report) -> str:
+    problem = report.problems[0]
+    return f"{problem.message}; {problem.remedy}"
+
+
+def _regions(
+    file: Path, root: Any, kind: str, content: PageFile, scale: tuple[float, float, float], report: Report
+) -> list[RegionPlace]:
+    """The parser's lines put back into their blocks: it lists them in document order, and so do we."""
+    x, y, height = scale
+    elements = [element for element in root.iter("{*}TextLine") if _on_a_page(element)]
+    shapes = [line.shape.scaled(x, y) for line in content.lines]
+    band = band_height(shapes, height)
+    regions: dict[int, RegionPlace] = {}
+    for element, line, shape in zip(elements, content.lines, shapes, strict=True):
+        block = next(element.iterancestors(f"{{*}}{_BLOCKS[kind]}"), element.getparent())
+        if id(block) not in regions:
+            regions[id(block)] = _region(block, len(regions), x, y)
+        place = usable(shape, band, f"{file}, line {line.id}", report)
+        if place is not None:
+            places = regions[id(block)].lines
+            places.append(LinePlace(line.id, place.polygon or None, place.box, place.baseline))
+    return list(regions.values())
+
+
+def _on_a_page(element: Any) -> bool:
+    return any(xml.name_of(above) == "Page" for above in element.iterancestors())
+
+
+def _region(block: Any, number: int, x: float, y: float) -> RegionPlace:
+    name = block.get("id") or block.get("ID") or f"region_{number + 1}"
+    return RegionPlace(name, block.get("type") or "paragraph", _outline(block, x, y), [])
+
+
+def _outline(block: Any, x: float, y: float) -> Points:
+    """A region's own polygon, if it has one that can be understood."""
+    coords, polygon = block.find("{*}Coords"), block.find("{*}Shape/{*}Polygon")
+    text = coords.get("points") if coords is not None else polygon.get("POINTS") if polygon is not None else None
+    try:
+        shape = Shape(parse_points(text or "")).scaled(x, y)
+    except ValueError:
+        return ()
+    return shape.polygon if shape.has_polygon() else ()
+
+
+def _inside(region: RegionPlace, width: float, height: float, file: Path, problems: list[str]) -> RegionPlace:
+    """Without lines that lie off the page: there is nothing to read."""
+    lines = []
+    for line in region.lines:
+        left, top, right, bottom = bounds(line.outline)
+        if right <= 0 or bottom <= 0 or left >= width or top >= height:
+            problems.append(f"{file}, line {line.id}: lies outside its page of {width:.0f} x {height:.0f} pixels")
+        else:
+            lines.append(line)
+    return region._replace(lines=lines)

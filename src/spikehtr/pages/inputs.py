@@ -1,0 +1,177 @@
+"""What to read: files, folders and globs, in any mixture, as a list of pages with the names of their results."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from glob import glob, has_magic
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from spikehtr.data.formats import xml
+from spikehtr.data.formats.files import IMAGE_SUFFIXES, walk
+from spikehtr.data.formats.pages import ImageFinder
+from spikehtr.data.images import ImageError, to_gray
+from spikehtr.data.samples import Report
+from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.given import ROOTS
+
+Kind = Literal["image", "xml", "pdf"]
+SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read, and where it stands below the folder that was asked for."""
+
+    path: Path
+    kind: Kind
+    place: PurePath  # relative; its results are named after it
+
+
+@dataclass(frozen=True, slots=True)
+class PageJob:
+    """One page of a source. `name` is that of its result, without a suffix, unique in a run."""
+
+    source: Source
+    index: int  # of the page within the file
+    name: str
+
+    @property
+    def title(self) -> str:
+        """The file, and the page where it has several: for messages."""
+        several = self.index or self.source.kind == "pdf"
+        return f"{self.source.path}, page {self.index + 1}" if several else str(self.source.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that could not be read, and why."""
+
+    title: str
+    reason: str
+
+
+def find_sources(inputs: Iterable[str]) -> tuple[list[Source], list[Failure]]:
+    """Every file once, in the order asked for; folders in name order. Images that an XML file names go with it."""
+    sources: dict[Path, Source] = {}
+    failures: list[Failure] = []
+    for given in inputs:
+        path = Path(given)
+        paths = [path]
+        if has_magic(given) and not path.exists():
+            paths = [Path(name) for name in sorted(glob(given, recursive=True))]  # noqa: PTH207 (patterns with a root)
+        if not paths or not paths[0].exists():
+            failures.append(Failure(given, "nothing of this name is there"))
+            continue
+        for one in paths:
+            found = list(_in_folder(one)) if one.is_dir() else [_source(one, PurePath(one.name))]
+            if not found:
+                failures.append(Failure(str(one), "the folder holds no image, PDF, PAGE or ALTO file"))
+            for source in found:
+                sources.setdefault(source.path.resolve(), source)
+    return _without_named_images(list(sources.values())), failures
+
+
+def _source(path: Path, place: PurePath) -> Source:
+    suffix = path.suffix.lower()
+    return Source(path, "pdf" if suffix == ".pdf" else "xml" if suffix == ".xml" else "image", place)
+
+
+def _in_folder(folder: Path) -> Iterator[Source]:
+    for path in walk(folder, frozenset(SUFFIXES)):
+        if path.suffix.lower() != ".xml" or xml.sniff(path) in ROOTS:  # other XML in a folder is none of our business
+            yield _source(path, path.relative_to(folder))
+
+
+def _without_named_images(sources: list[Source]) -> list[Source]:
+    finder = ImageFinder()
+    named = set()
+    for source in sources:
+        if source.kind == "xml":
+            root = xml.load(source.path, Report())
+            if root is not None and (parse := ROOTS.get(xml.name_of(root))):
+                image = finder.find(source.path, parse(root).image)
+                named |= {image.resolve()} if image else set()
+    return [source for source in sources if source.kind != "image" or source.path.resolve() not in named]
+
+
+class Names:
+    """Names of results: those of the sources, with the page's number where there are several, never the same twice."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def jobs(self, source: Source) -> list[PageJob]:
+        """The pages of a source. What cannot be opened is an error."""
+        count = count_pages(source)
+        stem = source.place.with_suffix("").as_posix()
+        names = [stem] if count == 1 else [f"{stem}-{index + 1:04d}" for index in range(count)]
+        return [PageJob(source, index, self._take(name)) for index, name in enumerate(names)]
+
+    def _take(self, name: str) -> str:
+        unique, number = name, 1
+        while unique.lower() in self._taken:  # on some disks A and a are one file
+            number += 1
+            unique = f"{name}~{number}"
+        self._taken.add(unique.lower())
+        return unique
+
+
+def count_pages(source: Source) -> int:
+    if source.kind == "pdf":
+        with _pdf(source.path) as document:
+            return len(document)
+    if source.kind == "xml":
+        return 1
+    with _opened(source.path) as image:
+        return int(getattr(image, "n_frames", 1))
+
+
+def load_page(source: Source, index: int, dpi: int) -> Image.Image:
+    """One page as 8-bit grey, turned upright where the camera noted how it was held."""
+    if source.kind == "pdf":
+        with _pdf(source.path) as document:
+            sheet = document[index]
+            if sheet.get_width() * sheet.get_height() * (dpi / 72) ** 2 > (Image.MAX_IMAGE_PIXELS or 1 << 30):
+                raise ImageError(f"too large at {dpi} dpi: give a lower --dpi")
+            return to_gray(sheet.render(scale=dpi / 72, grayscale=True).to_pil())
+    try:
+        with _opened(source.path) as image:
+            image.seek(index)
+            return to_gray(ImageOps.exif_transpose(image))
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise ImageError(f"damaged image ({error})") from None
+
+
+def _opened(path: Path) -> Image.Image:
+    if not path.is_file():
+        raise ImageError("no such file")
+    if path.stat().st_size == 0:
+        raise ImageError("the file is empty (0 bytes)")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # Pillow raises at twice this size
+            return Image.open(path)
+    except UnidentifiedImageError:
+        raise ImageError("not an image that Pillow can read") from None
+    except Image.DecompressionBombError:
+        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise ImageError(f"claims more than {limit:,} pixels, Pillow's limit; scale it down") from None
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise ImageError(f"damaged image ({error})") from None
+
+
+def _pdf(path: Path) -> Any:
+    try:
+        pdfium = import_module("pypdfium2")
+    except ImportError:
+        raise SpikeHTRError("PDF files need pypdfium2: pip install 'spikehtr[pdf]'") from None
+    try:
+        return pdfium.PdfDocument(path)
+    except (pdfium.PdfiumError, OSError) as error:
+        raise ImageError(f"not a PDF that can be opened ({error})") from None

@@ -1,0 +1,83 @@
+"""A picture of what was found and read: outlines, reading order, and the text coloured by confidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from spikehtr.files import whole_file
+from spikehtr.pages.tree import Page, Region, TextLine, Word
+
+LONGEST = 2000  # pixels of the page's longer side in the picture
+_REGIONS = ("#1f5fbf", "#9a3fb5", "#00857a", "#b56a00")
+
+
+def colour(confidence: float) -> tuple[int, int, int]:
+    """From red (0) over amber (1/2) to green (1)."""
+    share = min(max(confidence, 0.0), 1.0)
+    return (
+        (200, round(300 * share), 0) if share < 0.5 else (round(400 * (1 - share)), round(150 - 30 * (share - 0.5)), 0)
+    )
+
+
+def draw(page: Page, gray: Image.Image) -> Image.Image:
+    """The page, pale, with its lines drawn in, and beside it what was read, each word where it stands."""
+    scale = min(1.0, LONGEST / max(gray.size))
+    small = gray.resize((max(1, round(gray.width * scale)), max(1, round(gray.height * scale))), Image.Resampling.BOX)
+    canvas = Image.new("RGB", (2 * small.width, small.height), "white")
+    canvas.paste(small.point(lambda value: 96 + value * 159 // 255).convert("RGB"), (0, 0))
+    pen = ImageDraw.Draw(canvas)
+    count = 0
+    for index, region in enumerate(page.regions):
+        shade = _REGIONS[index % len(_REGIONS)]
+        _region(pen, region, scale, shade)
+        for line in region.lines:
+            count += 1
+            _line(pen, line, count, scale, shade)
+            _text(pen, line, scale, small.width)
+    return canvas
+
+
+def save(page: Page, gray: Image.Image, path: Path) -> None:
+    with whole_file(path) as temporary:
+        draw(page, gray).save(temporary, "PNG")
+
+
+def _at(points: tuple[tuple[float, float], ...], scale: float) -> list[tuple[float, float]]:
+    return [(x * scale, y * scale) for x, y in points]
+
+
+def _region(pen: ImageDraw.ImageDraw, region: Region, scale: float, shade: str) -> None:
+    if region.lines:
+        pen.polygon(_at(region.outline, scale), outline=shade, width=3)
+
+
+def _line(pen: ImageDraw.ImageDraw, line: TextLine, number: int, scale: float, shade: str) -> None:
+    pen.polygon(_at(line.polygon, scale), outline=colour(line.confidence), width=2)
+    if len(line.baseline) > 1:
+        pen.line(_at(line.baseline, scale), fill=shade, width=2)
+    start = line.baseline[0] if line.baseline else (line.box[0], line.box[3])
+    pen.text((start[0] * scale, start[1] * scale), str(number), fill=shade, font=_font(16), anchor="rs")
+
+
+def _text(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, shift: int) -> None:
+    """Words beside the page at the height of their line, one after the other, never one on top of the other."""
+    _, top, _, bottom = line.box
+    size = min(32, max(9, round((bottom - top) * scale * 0.45)))
+    right = 0.0
+    for word in line.words:
+        text = _drawable(word)
+        x = max(word.box[0] * scale, right)
+        pen.text(
+            (shift + x, (top + bottom) / 2 * scale), text, fill=colour(word.confidence), font=_font(size), anchor="lm"
+        )
+        right = x + pen.textlength(text + " ", font=_font(size))
+
+
+def _drawable(word: Word) -> str:
+    return "".join(character if character.isprintable() else "\ufffd" for character in word.text)
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)

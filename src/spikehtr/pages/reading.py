@@ -1,0 +1,207 @@
+"""From pages to text: lines are cut out, pooled over pages into full batches of like width, read and put back."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from PIL import Image
+
+from spikehtr.data.geometry import cut_line
+from spikehtr.data.images import open_gray
+from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.given import LinePlace, RegionPlace, read_given
+from spikehtr.pages.inputs import Failure, PageJob, load_page
+from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
+from spikehtr.pages.tree import Page, Region, TextLine, words_of
+from spikehtr.recognizer import WINDOW, Fitted, ImageLike, Line, Recognizer, open_image
+
+Mode = Literal["auto", "line", "page"]
+
+
+class Sheet(NamedTuple):
+    """A page that is open and knows its lines."""
+
+    image: str
+    gray: Image.Image
+    regions: list[RegionPlace]
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class How:
+    """How pages are to be opened and read."""
+
+    find: Segmenter
+    mode: Mode = "auto"  # whether an image is a line or a page; auto: by its shape
+    batch_size: int = 16
+    dpi: int = 300  # of PDF pages
+    ahead: int = 2  # pages that are opened and segmented in threads while others are read
+    keep_image: bool = False  # pass the grey page on with the result
+
+
+class Done(NamedTuple):
+    """What became of a page."""
+
+    job: PageJob
+    result: Page | Failure
+    gray: Image.Image | None
+
+
+def is_line(width: int, height: int) -> bool:
+    """Whether an image of this size is a single line rather than a page: low, or far wider than high."""
+    return height <= 160 or (height <= 600 and width >= 3.5 * height)
+
+
+def open_sheet(job: PageJob, how: How) -> Sheet:
+    """A page with its lines: given by its XML file, or found, or the image as a whole."""
+    if job.source.kind == "xml":
+        return given_sheet(job.source.path)
+    return found_sheet(job.source.path.name, load_page(job.source, job.index, how.dpi), how.find, how.mode)
+
+
+def given_sheet(file: Path) -> Sheet:
+    given = read_given(file)
+    return Sheet(given.image.name, open_gray(given.image), given.regions, given.problems)
+
+
+def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> Sheet:
+    if mode == "line" or (mode == "auto" and is_line(*gray.size)):
+        box = (0.0, 0.0, float(gray.width), float(gray.height))
+        return Sheet(name, gray, [RegionPlace("r1", "paragraph", (), [LinePlace("r1l1", None, box, ())])], [])
+    return Sheet(name, gray, [_place(region, number) for number, region in enumerate(find(gray), start=1)], [])
+
+
+def _place(region: FoundRegion, number: int) -> RegionPlace:
+    lines = [
+        LinePlace(f"r{number}l{count}", line.polygon, None, line.baseline)
+        for count, line in enumerate(region.lines, start=1)
+    ]
+    return RegionPlace(f"r{number}", region.kind, (), lines)
+
+
+def cut_lines(recognizer: Recognizer, sheet: Sheet) -> tuple[list[RegionPlace], list[Fitted]]:
+    """The line images of a page as the network takes them, and the regions without lines that turn out empty."""
+    regions, fitted = [], []
+    for region in sheet.regions:
+        kept = []
+        for place in region.lines:
+            image = cut_line(sheet.gray, place.polygon, place.box)
+            if image.width and image.height:
+                kept.append(place)
+                fitted.append(recognizer.fit(image))
+        regions.append(region._replace(lines=kept))
+    return regions, fitted
+
+
+def left_of(place: LinePlace) -> int:
+    """The page's column at which `cut_line` begins."""
+    if place.polygon is not None:
+        return max(0, round(min(x for x, _ in place.polygon) - 1))
+    return max(0, round(place.box[0])) if place.box else 0
+
+
+def assemble(sheet: Sheet, regions: list[RegionPlace], lines: list[Line], model: str) -> Page:
+    """The page with what was read, lines in the order of `cut_lines`."""
+    read = iter(lines)
+    out = []
+    for region in regions:
+        texts = []
+        for place in region.lines:
+            line = next(read)
+            words = words_of(line, place.outline, left_of(place))
+            texts.append(TextLine(place.id, place.outline, place.baseline, words, line.confidence))
+        out.append(Region(region.id, tuple(texts), region.kind, region.polygon))
+    return Page(sheet.image, *sheet.gray.size, tuple(out), model, tuple(sheet.problems))
+
+
+def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int = 16) -> Page:
+    """One page: an image, or the path of a PAGE or ALTO file."""
+    if isinstance(image, str | os.PathLike) and Path(image).suffix.lower() == ".xml":
+        sheet = given_sheet(Path(image))
+    else:
+        name = Path(image).name if isinstance(image, str | os.PathLike) else "page"
+        sheet = found_sheet(name, open_image(image), segmenter(how) if isinstance(how, str) else how)
+    regions, fitted = cut_lines(recognizer, sheet)
+    return assemble(sheet, regions, recognizer.read_many(fitted, batch_size), recognizer.name)
+
+
+@dataclass
+class _Waiting:
+    """A page whose lines are in the pool."""
+
+    job: PageJob
+    sheet: Sheet | Failure
+    regions: list[RegionPlace] = field(default_factory=list)
+    fitted: list[Fitted] = field(default_factory=list)
+
+
+def read_pages(
+    recognizer: Recognizer, jobs: Iterable[PageJob], how: How, told: Callable[[int], None] = lambda lines: None
+) -> Iterator[Done]:
+    """Every page in order, good or bad. `told` hears how many lines were read, batch by batch.
+
+    Lines wait until there are WINDOW batches of them, so memory does not grow with the number of pages.
+    """
+    waiting: list[_Waiting] = []
+    pooled = 0
+    for page in _opened(recognizer, jobs, how):
+        waiting.append(page)
+        pooled += len(page.fitted)
+        if pooled >= how.batch_size * WINDOW or len(waiting) >= 4 * WINDOW:
+            yield from _flush(recognizer, waiting, how, told)
+            waiting, pooled = [], 0
+    yield from _flush(recognizer, waiting, how, told)
+
+
+def _flush(recognizer: Recognizer, waiting: list[_Waiting], how: How, told: Callable[[int], None]) -> Iterator[Done]:
+    pool = [line for page in waiting for line in page.fitted]
+    order = sorted(range(len(pool)), key=lambda index: pool[index].pixels.shape[1])
+    read: dict[int, Line] = {}
+    for start in range(0, len(order), how.batch_size):
+        rows = order[start : start + how.batch_size]
+        read.update(zip(rows, recognizer.read([pool[row] for row in rows]), strict=True))
+        told(len(rows))
+    first = 0
+    for page in waiting:
+        if isinstance(page.sheet, Failure):
+            yield Done(page.job, page.sheet, None)
+            continue
+        lines = [read[index] for index in range(first, first + len(page.fitted))]
+        first += len(page.fitted)
+        result = assemble(page.sheet, page.regions, lines, recognizer.name)
+        yield Done(page.job, result, page.sheet.gray if how.keep_image else None)
+
+
+def _opened(recognizer: Recognizer, jobs: Iterable[PageJob], how: How) -> Iterator[_Waiting]:
+    """Pages in order, opened and cut into lines by threads ahead of their turn; a bad one is a Failure."""
+
+    def prepare(job: PageJob) -> _Waiting:
+        try:
+            sheet = open_sheet(job, how)
+            regions, fitted = cut_lines(recognizer, sheet)
+        except SpikeHTRError as error:
+            return _Waiting(job, Failure(job.title, str(error)))
+        except Exception as error:  # one page must not stop the others, whatever is wrong with it
+            return _Waiting(job, Failure(job.title, f"{type(error).__name__}: {error}"))
+        if not how.keep_image:  # only its size is needed from here on
+            sheet = sheet._replace(gray=Image.new("1", sheet.gray.size))
+        return _Waiting(job, sheet, regions, fitted)
+
+    todo = iter(jobs)
+    with ThreadPoolExecutor(max(1, how.ahead)) as threads:
+        ahead: deque[Future[_Waiting]] = deque(threads.submit(prepare, job) for job in islice(todo, how.ahead + 1))
+        try:
+            while ahead:
+                page = ahead.popleft().result()
+                ahead.extend(threads.submit(prepare, job) for job in islice(todo, 1))
+                yield page
+        finally:
+            for future in ahead:
+                future.cancel()

@@ -1,0 +1,106 @@
+"""A run over many pages: what is there already is left alone, every result is written whole, every failure listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
+from spikehtr.pages.inputs import Failure, Names, PageJob, Source
+from spikehtr.pages.overlay import save as save_overlay
+from spikehtr.pages.reading import Done, How, read_pages
+from spikehtr.pages.tree import Page
+from spikehtr.recognizer import Recognizer
+
+Format = Literal["text", "json", "page", "alto", "hocr"]
+SUFFIX: dict[Format, str] = {"text": ".txt", "json": ".json", "page": ".xml", "alto": ".xml", "hocr": ".html"}
+
+
+@dataclass
+class Run:
+    """Where results go, and what has become of the pages so far."""
+
+    form: Format
+    folder: Path | None  # None: results are handed on, not written
+    resume: bool = False
+    overlay: bool = False
+    min_confidence: float = 0.0
+    read: int = 0
+    lines: int = 0
+    skipped: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def target(self, job: PageJob) -> Path | None:
+        return None if self.folder is None else self.folder / f"{job.name}{SUFFIX[self.form]}"
+
+    def shown(self, page: Page) -> str:
+        if self.form == "json" and self.folder is None:  # one page a line, for programs that read as we go
+            return page.to_json(self.min_confidence, indent=None) + "\n"
+        write: dict[Format, Callable[[float], str]] = {
+            "text": page.to_text,
+            "json": page.to_json,
+            "page": page.to_page,
+            "alto": page.to_alto,
+            "hocr": page.to_hocr,
+        }
+        return write[self.form](self.min_confidence)
+
+
+def jobs_of(
+    sources: Iterable[Source], run: Run, found: Callable[[int], None] = lambda pages: None
+) -> Iterator[PageJob]:
+    """The pages still to be read. Names are given to all of them, so that a resumed run finds the same ones."""
+    names = Names()
+    inputs = {source.path.resolve() for source in sources}
+    for source in sources:
+        try:
+            jobs = names.jobs(source)
+        except SpikeHTRError as error:
+            run.failures.append(Failure(str(source.path), str(error)))
+            found(0)
+            continue
+        found(len(jobs))
+        for job in jobs:
+            target = run.target(job)
+            if target is not None and target.resolve() in inputs:
+                raise SpikeHTRError(f"{target} is one of the inputs and would be overwritten: give another folder")
+            if run.resume and target is not None and target.is_file():
+                run.skipped += 1
+            else:
+                yield job
+
+
+def transcribe(
+    recognizer: Recognizer,
+    sources: list[Source],
+    how: How,
+    run: Run,
+    found: Callable[[int], None] = lambda pages: None,
+    told: Callable[[int], None] = lambda lines: None,
+) -> Iterator[tuple[PageJob, str | None]]:
+    """Read every page and write it; yields each with its result where that is not written to a file."""
+    for done in read_pages(recognizer, jobs_of(sources, run, found), how, told):
+        if isinstance(done.result, Failure):
+            run.failures.append(done.result)
+            yield done.job, None
+            continue
+        yield done.job, _write(done, done.result, run)
+        run.read += 1
+        run.lines += len(done.result.lines)
+        run.warnings += [f"{done.job.title}: {problem}" for problem in done.result.problems]
+
+
+def _write(done: Done, page: Page, run: Run) -> str | None:
+    target = run.target(done.job)
+    if target is None:
+        return run.shown(page)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if run.overlay and done.gray is not None:
+        save_overlay(page, done.gray, target.with_name(f"{Path(done.job.name).name}.overlay.png"))
+    with whole_file(target) as temporary:  # last: with it the page counts as finished
+        temporary.write_text(run.shown(page), encoding="utf-8")
+    return None

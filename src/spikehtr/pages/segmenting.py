@@ -1,0 +1,97 @@
+"""Finding the lines of a page. A segmenter is a function from a grey page to its regions in reading order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image
+
+from spikehtr.data.samples import Point
+from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.ink import Gray, find_ink
+from spikehtr.pages.joining import drop_doubles, join
+from spikehtr.pages.judging import keep_writing
+from spikehtr.pages.ordering import Placed, in_order
+from spikehtr.pages.owning import baseline_of
+from spikehtr.pages.ridges import Floats, Ridge, response, trace, trim
+from spikehtr.pages.shaping import outline, simple_baseline
+
+WORK = 2000  # pixels of the longer side: larger pages are looked at in a copy of this size
+WEAK = 0.035  # answer of a line in the mean; what is weaker was joined to nothing that is stronger
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLine:
+    """A line on a page, in its pixels: from left to right on the baseline, around it the outline."""
+
+    baseline: tuple[Point, ...]
+    polygon: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRegion:
+    """Lines that belong together, in reading order."""
+
+    lines: list[FoundLine] = field(default_factory=list)
+    kind: str = "paragraph"  # or "marginalia"
+
+
+Segmenter = Callable[[Image.Image], list[FoundRegion]]
+
+
+def find_lines(page: Image.Image) -> list[FoundRegion]:
+    """The built-in segmenter: ridges of ink, no network, well under a second for most pages."""
+    scale = min(1.0, WORK / max(page.size))
+    small = page.convert("L")
+    if scale < 1:
+        small = small.resize((round(page.width * scale), round(page.height * scale)), Image.Resampling.BOX)
+    regions = segment(np.asarray(small))
+    return [
+        FoundRegion([FoundLine(_points(line.baseline, scale), _points(line.polygon, scale)) for line in lines], kind)
+        for lines, kind in regions
+    ]
+
+
+def _points(points: Floats, scale: float) -> tuple[Point, ...]:
+    return tuple((round(float(x) / scale, 1), round(float(y) / scale, 1)) for x, y in points)
+
+
+def segment(gray: Gray) -> list[tuple[list[Placed], str]]:
+    """Regions of a page that is at most WORK pixels long, in reading order."""
+    if min(gray.shape) < 32:
+        return []
+    ink, dark, fold = find_ink(gray)
+    folds = [] if fold is None else [fold]
+    followed = [part for ridge in trace(*response(ink)) for part in _cut(ridge, folds)]
+    trimmed = [ridge for one in followed if (ridge := trim(one, ink)) and ridge.length >= 3 * ridge.size]
+    lines = drop_doubles(join(drop_doubles(trimmed), folds))
+    lines = [line for line in lines if line.mean_strength > WEAK]
+    height, width = gray.shape
+    placed = []
+    for line, owned, ys, xs in keep_writing(ink, dark, lines):
+        baseline = baseline_of(line, owned, ys, xs)
+        polygon = outline(line, owned, baseline, width, height)
+        placed.append(Placed(simple_baseline(baseline, line.size), polygon, line.size))
+    return in_order(placed, folds)
+
+
+def _cut(ridge: Ridge, folds: Sequence[float]) -> list[Ridge]:
+    """A crest that runs over the fold of a book, cut there."""
+    for fold in folds:
+        if ridge.left < fold < ridge.right:
+            sides = (ridge.x < fold, ridge.x >= fold)
+            return [ridge.part(side) for side in sides if np.count_nonzero(side) >= 3]
+    return [ridge]
+
+
+def segmenter(name: str) -> Segmenter:
+    """A segmenter by name: `builtin`, or `kraken` (which must be installed)."""
+    if name == "builtin":
+        return find_lines
+    if name == "kraken":
+        from spikehtr.pages.by_kraken import kraken_segmenter
+
+        return kraken_segmenter()
+    raise SpikeHTRError(f"no segmenter {name!r}: there are builtin and kraken")

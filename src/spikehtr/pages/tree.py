@@ -1,0 +1,239 @@
+"""What was read on a page: regions, lines, words, characters, each with confidence and place; and how to write it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from spikehtr.data.formats.outlines import Box, Points, bounds
+from spikehtr.errors import SpikeHTRError
+
+if TYPE_CHECKING:
+    from spikehtr.recognizer import Line
+
+FORMAT = "spikehtr-page-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Glyph:
+    """A character, the probability that it is right, and its box on the page: left, top, right, bottom."""
+
+    character: str
+    confidence: float
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Characters between spaces. Its confidence is that all of them are right: their product."""
+
+    characters: tuple[Glyph, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(glyph.character for glyph in self.characters)
+
+    @property
+    def confidence(self) -> float:
+        return math.prod(glyph.confidence for glyph in self.characters)
+
+    @property
+    def box(self) -> Box:
+        lefts, tops, rights, bottoms = zip(*(glyph.box for glyph in self.characters), strict=True)
+        return min(lefts), min(tops), max(rights), max(bottoms)
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """A line on the page. `baseline` may be empty where a file gave none; `polygon` never is."""
+
+    id: str
+    polygon: Points
+    baseline: Points = ()
+    words: tuple[Word, ...] = ()
+    confidence: float = 0.0
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def box(self) -> Box:
+        return bounds(self.polygon)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Lines that belong together, in reading order. `kind` is a region type of PAGE: paragraph, marginalia, heading."""
+
+    id: str
+    lines: tuple[TextLine, ...]
+    kind: str = "paragraph"
+    polygon: Points = ()  # as a file had it; else the box around the lines
+
+    @property
+    def outline(self) -> Points:
+        if self.polygon:
+            return self.polygon
+        points = [point for line in self.lines for point in line.polygon]
+        left, top, right, bottom = bounds(points or [(0.0, 0.0), (1.0, 1.0)])
+        return (left, top), (right, top), (right, bottom), (left, bottom)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page as it was read, in reading order; coordinates are pixels of its image."""
+
+    image: str  # the image's file name
+    width: int
+    height: int
+    regions: tuple[Region, ...]
+    model: str = ""  # what read it
+    problems: tuple[str, ...] = field(default=(), compare=False)  # what could not be used of a given segmentation
+
+    @property
+    def lines(self) -> list[TextLine]:
+        return [line for region in self.regions for line in region.lines]
+
+    def to_text(self, min_confidence: float = 0.0) -> str:
+        """A line of text a line, an empty one between regions; `[?]` follows words below `min_confidence`."""
+        regions = ("\n".join(marked_text(line, min_confidence) for line in region.lines) for region in self.regions)
+        text = "\n\n".join(regions)
+        return text + "\n" if text else ""
+
+    def to_page(self, min_confidence: float = 0.0) -> str:
+        """PAGE XML, version 2019-07-15."""
+        from spikehtr.pages.write_page import page_xml
+
+        return page_xml(self, min_confidence)
+
+    def to_alto(self, min_confidence: float = 0.0) -> str:
+        """ALTO XML, version 4."""
+        from spikehtr.pages.write_alto import alto_xml
+
+        return alto_xml(self, min_confidence)
+
+    def to_hocr(self, min_confidence: float = 0.0) -> str:
+        """hOCR 1.2, as XHTML."""
+        from spikehtr.pages.write_hocr import hocr
+
+        return hocr(self, min_confidence)
+
+    def to_json(self, min_confidence: float = 0.0, indent: int | None = 1) -> str:
+        """All there is, as JSON; docs/pages.md describes it."""
+        return json.dumps(_page_dict(self, min_confidence), ensure_ascii=False, indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote."""
+        try:
+            data = json.loads(text)
+            if data.get("format") != FORMAT:
+                raise SpikeHTRError(f"not a page of format {FORMAT} (found {data.get('format')!r})")
+            regions = tuple(_region(entry) for entry in data["regions"])
+            return cls(data["image"], data["width"], data["height"], regions, data["model"])
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise SpikeHTRError(f"not a page as JSON ({error!r})") from None
+
+
+def marked_text(line: TextLine, min_confidence: float) -> str:
+    """The line's text, with `[?]` after each doubtful word."""
+    return " ".join(word.text + "[?]" * doubtful(word, min_confidence) for word in line.words)
+
+
+def doubtful(word: Word, min_confidence: float) -> bool:
+    return word.confidence < min_confidence
+
+
+def words_of(line: Line, polygon: Sequence[tuple[float, float]], left: float) -> tuple[Word, ...]:
+    """The words of a line that was cut out of a page from column `left` on, with boxes on the page."""
+    words: list[list[Glyph]] = [[]]
+    for character, confidence, x0, x1 in line.characters:
+        if character.isspace():
+            words.append([])
+        else:
+            words[-1].append(Glyph(character, confidence, slice_box(polygon, x0 + left, x1 + left)))
+    return tuple(Word(tuple(word)) for word in words if word)
+
+
+def slice_box(polygon: Sequence[tuple[float, float]], x0: float, x1: float) -> Box:
+    """The box around the part of a polygon between two columns; the whole height where that part is empty."""
+    ys = [y for x, y in polygon if x0 <= x <= x1]
+    for (ax, ay), (bx, by) in zip(polygon, [*polygon[1:], polygon[0]], strict=True):
+        for x in (x0, x1):
+            if min(ax, bx) <= x <= max(ax, bx) and ax != bx:
+                ys.append(ay + (by - ay) * (x - ax) / (bx - ax))
+    if not ys:
+        ys = [y for _, y in polygon]
+    return x0, min(ys), x1, max(ys)
+
+
+def _page_dict(page: Page, least: float) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "image": page.image,
+        "width": page.width,
+        "height": page.height,
+        "model": page.model,
+        "regions": [
+            {
+                "id": region.id,
+                "kind": region.kind,
+                "polygon": region.outline,
+                "lines": [_line_dict(line, least) for line in region.lines],
+            }
+            for region in page.regions
+        ],
+    }
+
+
+def _line_dict(line: TextLine, least: float) -> dict[str, Any]:
+    return {
+        "id": line.id,
+        "text": line.text,
+        "confidence": round(line.confidence, 4),
+        "baseline": line.baseline,
+        "polygon": line.polygon,
+        "words": [
+            {
+                "text": word.text,
+                "confidence": round(word.confidence, 4),
+                "doubtful": doubtful(word, least),
+                "box": _short(word.box),
+                "characters": [
+                    {"character": glyph.character, "confidence": round(glyph.confidence, 4), "box": _short(glyph.box)}
+                    for glyph in word.characters
+                ],
+            }
+            for word in line.words
+        ],
+    }
+
+
+def _short(box: Iterable[float]) -> list[float]:
+    return [round(value, 1) for value in box]
+
+
+def _region(entry: dict[str, Any]) -> Region:
+    lines = tuple(
+        TextLine(
+            line["id"],
+            tuple((x, y) for x, y in line["polygon"]),
+            tuple((x, y) for x, y in line["baseline"]),
+            tuple(
+                Word(tuple(Glyph(c["character"], c["confidence"], _box(c["box"])) for c in word["characters"]))
+                for word in line["words"]
+            ),
+            line["confidence"],
+        )
+        for line in entry["lines"]
+    )
+    return Region(entry["id"], lines, entry["kind"], tuple((x, y) for x, y in entry["polygon"]))
+
+
+def _box(values: list[float]) -> Box:
+    left, top, right, bottom = values
+    return left, top, right, bottom
