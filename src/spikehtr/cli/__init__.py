@@ -14,6 +14,7 @@ from spikehtr.cli.evaluate import evaluate
 from spikehtr.cli.inspect import inspect
 from spikehtr.cli.profile import profile
 from spikehtr.cli.train import train
+from spikehtr.cli.transcribe import transcribe
 from spikehtr.errors import SpikeHTRError
 from spikehtr.version import __version__
 
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, evaluate, config, inspect, profile, bench):
+for verb in (transcribe, train, evaluate, config, inspect, profile, bench):
     app.command()(verb)
 app.add_typer(data.app, name="data")
 
