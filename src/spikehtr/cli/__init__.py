@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spikehtr.cli import data
+from spikehtr.cli import data, export
 from spikehtr.cli.bench import bench
 from spikehtr.cli.config import config
 from spikehtr.cli.evaluate import evaluate
@@ -29,6 +29,7 @@ app = typer.Typer(
 for verb in (transcribe, train, evaluate, config, inspect, profile, bench):
     app.command()(verb)
 app.add_typer(data.app, name="data")
+app.add_typer(export.app, name="export")
 
 
 def _print_version(wanted: bool) -> None:

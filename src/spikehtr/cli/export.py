@@ -1,0 +1,228 @@
+"""`spikehtr export`: onnx, torch, nir."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+from typer.core import TyperGroup
+
+from spikehtr.cli.options import writable
+from spikehtr.cli.progress import counting
+from spikehtr.errors import SpikeHTRError
+
+if TYPE_CHECKING:
+    from spikehtr.recognizer import Recognizer
+    from spikehtr.weights import Loaded
+
+
+class Kinds(TyperGroup):
+    """One line for a kind that there is not, instead of a page of usage."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is None:
+            raise SpikeHTRError(f"no export called {cmd_name!r}: there are {', '.join(self.commands)}")
+        return command
+
+
+app = typer.Typer(
+    cls=Kinds,
+    help="Write a model for other software: onnx (onnxruntime), torch (torch.export), nir (neuromorphic tools).",
+    no_args_is_help=True,
+)
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")]
+Output = Annotated[
+    Optional[Path], typer.Option("--output", "-o", help="File to write; beside the model, with its name, by default.")
+]
+Channels = Annotated[int, typer.Option("--channels", help="Channels of the images it will take: 1 (grey) or 3.")]
+CheckOn = Annotated[
+    Optional[str],
+    typer.Option("--check", metavar="DATA", help="Read lines of this data, any format, with both, and compare."),
+]
+Split = Annotated[str, typer.Option("--split", help="With --check: train, validation, test, or all.")]
+LineCount = Annotated[int, typer.Option("--lines", min=1, help="With --check: how many lines.")]
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="With --check: lines read at a time.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+@app.command()
+def onnx(
+    model: Model,
+    output: Output = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Linear maps with int8 weights; --check tells what that costs.")
+    ] = False,
+    channels: Channels = 1,
+    check: CheckOn = None,
+    split: Split = "test",
+    lines: LineCount = 200,
+    batch_size: BatchSize = 16,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model as one ONNX file, for any number of lines of any width. Takes a minute or two.
+
+    It takes images [batch, channels, height, width] in [0, 1], the width a multiple of the model's stride (4), and
+    widths [batch]; it gives logits [batch, frames, labels], lengths [batch] and spans [batch, frames, 2]. Configuration
+    and characters are in its metadata.
+
+    Exit code 1: --check found a text that differs (with --int8 that is no failure but the cost).
+    """
+    from spikehtr.export.tracing import need
+
+    need("onnx", "onnxscript", "onnxruntime")
+
+    def save(loaded: Loaded, target: Path) -> None:
+        from spikehtr.export.onnx import save
+
+        save(loaded, target, channels, int8)
+
+    def read(target: Path) -> Recognizer:
+        from spikehtr.export.onnx import read
+
+        return read(target)
+
+    target = _target(model, output, ".onnx")
+    _export(model, target, channels, save, read, (check, split, lines, batch_size), as_json, exact=not int8)
+
+
+@app.command()
+def torch(
+    model: Model,
+    output: Output = None,
+    channels: Channels = 1,
+    check: CheckOn = None,
+    split: Split = "test",
+    lines: LineCount = 200,
+    batch_size: BatchSize = 16,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model as a program of torch.export (.pt2): runs in PyTorch without this package.
+
+    Takes and gives what `spikehtr export onnx` does. Exit code 1: --check found a text that differs.
+    """
+
+    def save(loaded: Loaded, target: Path) -> None:
+        from spikehtr.export.program import save
+
+        save(loaded, target, channels)
+
+    def read(target: Path) -> Recognizer:
+        from spikehtr.export.program import read
+
+        return read(target)
+
+    target = _target(model, output, ".pt2")
+    _export(model, target, channels, save, read, (check, split, lines, batch_size), as_json, exact=True)
+
+
+@app.command()
+def nir(
+    model: Model,
+    output: Output = None,
+    width: Annotated[
+        Optional[int], typer.Option("--width", help="Pixels of the widest line; data.max_width by default.")
+    ] = None,
+    check: CheckOn = None,
+    split: Split = "test",
+    lines: LineCount = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model for neuromorphic tools: a NIR file (.nir), and a manifest (.json) beside it.
+
+    The NIR file holds convolutions, linear maps, pools and neurons with their weights; the manifest lists all steps
+    from image to logits, and what a host computes between the NIR parts, with its parameters.
+
+    --check simulates lines from the two files alone. Exit code 1: a spike or a text differs.
+    """
+    from spikehtr.export.tracing import need
+
+    need("nir")
+    target = _target(model, output, ".nir")
+    writable(target.with_suffix(".json"))
+    from spikehtr.export.nir import save
+    from spikehtr.recognizer import Recognizer
+    from spikehtr.weights import load_model
+
+    loaded = load_model(model)
+    with counting(f"exporting {model.name}"):
+        manifest = save(loaded, target, width)
+    result: dict[str, Any] = {"file": str(target), "manifest": str(manifest)}
+    told = [f"wrote {target}: {_size(target)}, and {manifest}: {_size(manifest)} (the model file: {_size(model)})"]
+    if check is not None:
+        from spikehtr.export.checking import compare_spikes, open_split
+
+        reference = Recognizer(loaded.net, loaded.config, loaded.charset)
+        with counting(f"opening {check}") as progress:
+            chosen = open_split(check, split, reference, lines, progress)
+        with counting("simulating", len(chosen)) as progress:
+            found = compare_spikes(reference, target, chosen, progress)
+        result["check"] = {"data": check, "split": split} | found
+        told.append(
+            f"check on {check} ({split}), float64: {found['different']} of {found['values']} values of "
+            f"{found['neurons']} neurons differ, {found['spikes']} are spikes; "
+            f"same text in {found['same_text']} of {found['lines']} lines"
+        )
+    typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
+    if check is not None and (found["different"] or found["same_text"] < found["lines"]):
+        raise typer.Exit(1)
+
+
+def _target(model: Path, output: Path | None, suffix: str) -> Path:
+    """Where the file goes; a model that is not there is named first."""
+    if not model.is_file():
+        raise SpikeHTRError(f"{model}: {'a folder, not a model file' if model.is_dir() else 'no such file'}")
+    return writable(output or model.with_suffix(suffix), suffix)
+
+
+def _export(
+    model: Path,
+    target: Path,
+    channels: int,
+    save: Callable[[Loaded, Path], None],
+    read: Callable[[Path], Recognizer],
+    check: tuple[str | None, str, int, int],
+    as_json: bool,
+    exact: bool,
+) -> None:
+    if channels not in (1, 3):
+        raise SpikeHTRError(f"--channels is 1 (grey) or 3 (red, green, blue), not {channels}")
+    from spikehtr.recognizer import Recognizer
+    from spikehtr.weights import load_model
+
+    loaded = load_model(model)
+    reference = Recognizer(loaded.net, loaded.config, loaded.charset)
+    source, split, count, batch_size = check
+    lines = None
+    if source is not None:
+        from spikehtr.export.checking import open_split
+
+        with counting(f"opening {source}") as progress:
+            lines = open_split(source, split, reference, count, progress)
+    start = time.perf_counter()
+    with counting(f"exporting {model.name}, a minute or two"):
+        save(loaded, target)
+    result: dict[str, Any] = {
+        "file": str(target),
+        "bytes": {"model": model.stat().st_size, "file": target.stat().st_size},
+        "seconds": time.perf_counter() - start,
+    }
+    told = [f"wrote {target}: {_size(target)} (the model file: {_size(model)})"]
+    if lines is not None:
+        from spikehtr.export.checking import compare, comparison_lines
+
+        with counting("reading with both", 2 * len(lines)) as progress:
+            found = compare(reference, read(target), lines, batch_size, progress)
+        result["check"] = {"data": source, "split": split} | found
+        told += [f"check on {source} ({split}):", *comparison_lines(found)]
+    typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
+    if exact and lines is not None and result["check"]["different"]:
+        raise typer.Exit(1)
+
+
+def _size(path: Path) -> str:
+    return f"{path.stat().st_size / 1e6:.1f} MB"

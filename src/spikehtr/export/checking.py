@@ -1,0 +1,149 @@
+"""Is a file the model it was made from? Both read the same lines: texts, error rates, speed."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spikehtr.data.batching import Lines
+from spikehtr.data.compiling import open_lines
+from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.errors import SpikeHTRError
+from spikehtr.evaluation.intervals import paired_bootstrap
+from spikehtr.evaluation.predict import predict
+from spikehtr.evaluation.rates import character_edits, total
+from spikehtr.evaluation.summary import clusters_of, finite, resampling
+from spikehtr.evaluation.tables import interval_note, percent
+from spikehtr.model.lif import MultiStepLIF
+from spikehtr.model.network import Network
+from spikehtr.recognizer import Recognizer
+
+_ALONE = 12  # lines that are timed one by one
+_SHOWN = 5  # differing lines that a terminal gets; JSON has them all
+
+
+def open_split(
+    source: str, split: str, model: Recognizer, count: int, progress: Callable[[int], None] | None = None
+) -> Lines:
+    """The first `count` lines of a split (`all`: of any) of any source, sized as the model takes them."""
+    c = model.config
+    store = open_lines([source], c.model.height, c.data.max_width, progress)
+    rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
+    if not len(rows):
+        found = ", ".join(f"{name} ({lines})" for name, lines in sorted(store.meta["lines"].items()))
+        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all")
+    return Lines(store, rows[:count], model.charset, c.data.max_width, labelled=False)
+
+
+def compare(
+    model: Recognizer,
+    file: Recognizer,
+    lines: Lines,
+    batch_size: int = 16,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Everything about the two on these lines, ready for JSON. Texts are compared as error rates compare them."""
+    seconds, read = [], []
+    for number, reader in enumerate((model, file)):
+        before = number * len(lines)
+        ahead = (lambda done, before=before: progress(before + done)) if progress else None
+        start = time.perf_counter()
+        read.append(predict(reader.net, lines, batch_size, progress=ahead))
+        seconds.append(time.perf_counter() - start)
+    ours, theirs = read
+    edits = [[character_edits(p.reference, p.text) for p in predictions] for predictions in read]
+    result = paired_bootstrap(edits[0], edits[1], clusters_of(ours), names=("model", "file"))
+    different = [
+        {"id": a.id, "reference": a.reference, "model": a.text, "file": b.text}
+        for a, b in zip(ours, theirs, strict=True)
+        if a.text != b.text
+    ]
+    return {
+        "lines": len(lines),
+        "identical": len(lines) - len(different),
+        "different": different,
+        "confidence_difference": max(abs(a.confidence - b.confidence) for a, b in zip(ours, theirs, strict=True)),
+        "cer": {"model": finite(total(edits[0]).rate), "file": finite(total(edits[1]).rate)},
+        "cer_difference": finite(result.difference),
+        "verdict": result.verdict,
+        **resampling(ours),
+        "batch_size": batch_size,
+        "threads": torch.get_num_threads(),
+        "lines_per_second": {"model": len(lines) / seconds[0], "file": len(lines) / seconds[1]},
+        "milliseconds_alone": {"model": _alone(model.net, lines), "file": _alone(file.net, lines)},
+    }
+
+
+@torch.no_grad()
+def compare_spikes(
+    model: Recognizer, path: Path, lines: Lines, progress: Callable[[int], None] | None = None
+) -> dict[str, Any]:
+    """Every spike of the network against its simulation from a NIR file, in float64; lines cut to whole tokens."""
+    from spikehtr.export.simulate import Simulation
+
+    simulation, net = Simulation(path), copy.deepcopy(model.net).double()
+    fired: dict[str, Tensor] = {}
+    for name, module in net.named_modules():
+        if isinstance(module, MultiStepLIF):
+            module.register_forward_hook(lambda _, __, out, name=name: fired.__setitem__(name, out[:, 0]))
+    counts, differing = Counter[str](), Counter[str]()
+    for index in range(len(lines)):
+        pixels = lines[index].pixels
+        image = torch.from_numpy(pixels[:, : len(pixels[0]) // net.stride * net.stride].copy())[None].double() / 255
+        logits, spikes = simulation(image)
+        out = net(image[None])
+        for name, theirs in spikes.items():
+            same = theirs.shape == fired[name].shape
+            wrong = int((theirs != fired[name]).sum()) if same else fired[name].numel()
+            differing[name] += wrong
+            counts.update(values=fired[name].numel(), spikes=int(fired[name].sum()), different=wrong)
+        texts = [
+            decode_greedy(x, torch.tensor([x.shape[1]]), model.charset)[0].text for x in (out.logits, logits[None])
+        ]
+        counts["same_text"] += texts[0] == texts[1]
+        if progress:
+            progress(index + 1)
+    assert spikes.keys() == fired.keys()
+    wrong_ones = {name: count for name, count in differing.items() if count}
+    return {"lines": len(lines), "neurons": len(fired), **counts, "different_in": wrong_ones}
+
+
+@torch.no_grad()
+def _alone(net: Network, lines: Lines) -> float:
+    """Milliseconds for one line by itself, from pixels to logits: the median over a few, each read once before."""
+    times = []
+    for index in range(min(_ALONE, len(lines))):
+        batch = lines.batch(np.array([index])).to("cpu")
+        net(batch.images, batch.widths)
+        start = time.perf_counter()
+        net(batch.images, batch.widths)
+        times.append(time.perf_counter() - start)
+    return 1000 * statistics.median(times)
+
+
+def comparison_lines(result: dict[str, Any]) -> Iterator[str]:
+    """What a terminal shows of `compare`."""
+    speed, alone = result["lines_per_second"], result["milliseconds_alone"]
+    yield (
+        f"same text in {result['identical']} of {result['lines']} lines; confidences differ by "
+        f"{result['confidence_difference']:.1e} at most"
+    )
+    for line in result["different"][:_SHOWN]:
+        yield f"  {line['id']}: model {line['model']!r}, file {line['file']!r}"
+    if len(result["different"]) > _SHOWN:
+        yield f"  and {len(result['different']) - _SHOWN} more (--json lists them)"
+    yield f"CER {percent(result['cer']['model'])} model, {percent(result['cer']['file'])} file. {result['verdict']}"
+    yield interval_note(result)
+    yield (
+        f"{speed['model']:.1f} lines/s model, {speed['file']:.1f} file, in batches of {result['batch_size']}; "
+        f"a line alone {alone['model']:.0f} ms model, {alone['file']:.0f} ms file; threads: {result['threads']}"
+    )

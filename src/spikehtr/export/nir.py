@@ -1,0 +1,171 @@
+"""NIR: the network's convolutions, linear maps, pools and neurons as parts of one .nir file, and a manifest that says
+what a host computes between them.
+
+NIR has no normalisation by a line's own statistics, no product of two signals and no reduction, so the network is not
+one NIR graph. It is a list of steps, each either a part (a small NIR graph with one input and one output, complete with
+weights) or a host operation with its parameters. `spikehtr.export.simulate` runs that list from the two files alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from spikehtr.config import LIFConfig
+from spikehtr.errors import SpikeHTRError
+from spikehtr.export.tracing import need
+from spikehtr.files import whole_file
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.version import __version__
+from spikehtr.weights import Loaded
+
+FORMAT = "spikehtr-nir-1"
+DT = 1.0  # length of a step, in the unit that tau is given in
+_NEURON = (
+    "Forward Euler with dt: v <- (1 - dt / tau) * v + (dt / tau) * (v_leak + r * x), with x the input of the step; "
+    "it fires where v >= v_threshold (NIR's own definition has >, which differs at exact equality only), and what "
+    "fired is set to v_reset before the next step. v starts at v_leak for every line. From the network's own "
+    "u <- decay * u * (1 - fired) + x this follows with tau = dt / (1 - decay), r = 1 / (1 - decay), "
+    "v_leak = v_reset = 0 and v_threshold = threshold; a decay of 1 is NIR's IF with r = 1 / dt."
+)
+_LAYOUT = (
+    "One line at a time, `width` pixels wide or narrower in whole tokens of `stride` pixels; every parameter of a "
+    "neuron is the same at all positions, so a narrower line uses the first columns. Maps are [T, C, H, W], tokens "
+    "[T, L, d]. A part whose input is [C, H, W] takes a map of a step; one whose input is [d] takes each vector along "
+    "the last axis by itself; one whose input is [C, L] takes tokens turned to [d, L], with zeros behind the last one. "
+    "Neurons keep their membrane from step to step, one for every value; all other parts have no state. A "
+    "one-channel line goes to all `channels` of the image."
+)
+
+Shape = tuple[int, ...]
+Array = NDArray[np.float32]
+
+
+class Plan:
+    """Parts and steps as they are added; `shapes` are those of one step's value, without T and L."""
+
+    def __init__(self) -> None:
+        (self.nir,) = need("nir")
+        self.parts: dict[str, Any] = {}
+        self.steps: list[dict[str, Any]] = []
+        self.shapes: dict[str, Shape] = {}
+
+    def host(self, name: str, operation: str, reads: Sequence[str], shape: Shape, **parameters: Any) -> str:
+        """A step that a host computes; its result goes by `name`."""
+        told = {key: _plain(value) for key, value in parameters.items()}
+        self.steps.append({"name": name, "on": "host", "operation": operation, "reads": list(reads), **told})
+        self.shapes[name] = shape
+        return name
+
+    def part(self, reads: str, *nodes: tuple[str, Any]) -> str:
+        """A step that is NIR: nodes in a row. It goes by the name of the last."""
+        name, last = nodes[-1]
+        shape = tuple(int(side) for side in self.shapes[reads])
+        if _grouped(last):
+            # nir 1.0.8 takes a grouped convolution for one of C / groups channels: it can only stand alone.
+            self.parts[name] = last
+        else:
+            ends = self.nir.Input(np.array(shape)), self.nir.Output(None)
+            row = {"input": ends[0], **dict(nodes), "output": ends[1]}
+            self.parts[name] = self.nir.NIRGraph(row, list(pairwise(row)))
+        made = self.parts[name].output_type
+        self.shapes[name] = tuple(int(side) for side in next(iter(made.values())))
+        kinds = {key: type(node).__name__ for key, node in nodes}
+        self.steps.append({"name": name, "on": "nir", "nodes": kinds, "reads": [reads]})
+        return name
+
+    def conv2d(self, module: nn.Conv2d, shape: Shape) -> Any:
+        """A Conv2d for maps of `shape` [C, H, W]; a kernel that is not square gets zeros around it, since nir works out
+        sizes by its first side."""
+        weight, (down, right) = _numbers(module.weight), module.stride
+        side = max(weight.shape[2:])
+        spare = [(side - given) // 2 for given in weight.shape[2:]]
+        weight = np.pad(weight, [(0, 0), (0, 0), *((more, more) for more in spare)])
+        bias = np.zeros(len(weight), np.float32) if module.bias is None else _numbers(module.bias)
+        edge = (side // 2, side // 2)
+        return self.nir.Conv2d(shape[1:], weight, (down, right), edge, (1, 1), module.groups, bias)
+
+    def conv1d(self, module: nn.Conv1d, length: int) -> Any:
+        weight = _numbers(module.weight)
+        bias = np.zeros(len(weight), np.float32) if module.bias is None else _numbers(module.bias)
+        return self.nir.Conv1d(length, weight, 1, weight.shape[2] // 2, 1, module.groups, bias)
+
+    def linear(self, module: nn.Linear) -> Any:
+        weight = _numbers(module.weight)
+        return self.nir.Linear(weight) if module.bias is None else self.nir.Affine(weight, _numbers(module.bias))
+
+    def neuron(self, config: LIFConfig, shape: Shape) -> Any:
+        def all_of(value: float) -> Array:
+            return np.full(shape, value, np.float32)
+
+        rest, threshold = all_of(0.0), all_of(config.threshold)
+        if config.decay == 1:
+            return self.nir.IF(r=all_of(1 / DT), v_threshold=threshold, v_reset=rest)
+        tau, r = DT / (1 - config.decay), 1 / (1 - config.decay)
+        return self.nir.LIF(tau=all_of(tau), r=all_of(r), v_leak=rest, v_threshold=threshold, v_reset=rest)
+
+
+def save(loaded: Loaded, path: str | os.PathLike[str], width: int | None = None) -> Path:
+    """Write PATH.nir, and its manifest beside it as PATH.json; the latter's name. `width`: of the widest line."""
+    from spikehtr.export.nir_plan import describe_network
+    from spikehtr.export.simulate import OPERATIONS
+
+    net, path = _spiking(loaded), Path(path)
+    width = loaded.config.data.max_width if width is None else width
+    if width % net.stride or not 0 < width <= net.config.max_width:
+        raise SpikeHTRError(f"--width must be a multiple of {net.stride} up to {net.config.max_width}, not {width}")
+    plan = describe_network(net, width)
+    c = net.config
+    used = {step["operation"] for step in plan.steps if step["on"] == "host"}
+    manifest = {
+        "format": FORMAT,
+        "version": __version__,
+        "file": path.name,
+        "channels": c.in_channels,
+        "height": c.height,
+        "width": width,
+        "stride": net.stride,
+        "timesteps": c.timesteps,
+        "dt": DT,
+        "layout": _LAYOUT,
+        "neuron": _NEURON,
+        "operations": {name: OPERATIONS[name].__doc__ for name in sorted(used)},
+        "charset": list(loaded.charset.characters),
+        "output": plan.steps[-1]["name"],
+        "notes": loaded.notes,
+        "steps": plan.steps,
+    }
+    beside = path.with_suffix(".json")
+    with whole_file(path) as temporary, whole_file(beside) as words:
+        plan.nir.write(temporary, plan.nir.NIRGraph(plan.parts, [], type_check=False))
+        words.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), encoding="utf-8")
+    return beside
+
+
+def _spiking(loaded: Loaded) -> SpikeHTR:
+    net = loaded.net
+    if not isinstance(net, SpikeHTR) or net.config.neuron != "lif":
+        kind = "its neuron is GELU" if isinstance(net, SpikeHTR) else f"it is a {net.config.arch}"
+        raise SpikeHTRError(f"NIR is for spiking networks, and nothing in this one fires: {kind}")
+    return net
+
+
+def _grouped(node: Any) -> bool:
+    return int(getattr(node, "groups", 1)) > 1
+
+
+def _numbers(value: Tensor) -> Array:
+    return value.detach().cpu().float().numpy()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: a tensor as numbers, which read back exactly."""
+    return value.detach().cpu().tolist() if isinstance(value, Tensor) else value

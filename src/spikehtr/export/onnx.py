@@ -1,0 +1,120 @@
+"""ONNX: the network, reducer included, as one graph for onnxruntime; in fp32 or with int8 weights."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spikehtr.errors import SpikeHTRError
+from spikehtr.export.reading import describe, parse, recognizer
+from spikehtr.export.tracing import INPUTS, OUTPUTS, need, quiet, trace
+from spikehtr.files import whole_file
+from spikehtr.recognizer import Recognizer
+from spikehtr.weights import Loaded
+
+_AXES = {"images": ("batch", None, None, "width"), "widths": ("batch",)} | {
+    "logits": ("batch", "frames", None),
+    "lengths": ("batch",),
+    "spans": ("batch", "frames", None),
+}
+
+
+def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, int8: bool = False) -> None:
+    """Write the network as one .onnx file, whose metadata hold the configuration, the characters and the notes."""
+    onnx, _ = need("onnx", "onnxscript")
+    with quiet():
+        program = torch.onnx.export(
+            trace(loaded.net, channels),
+            dynamo=True,
+            input_names=list(INPUTS),
+            output_names=list(OUTPUTS),
+            custom_translation_table=_translations(),
+            verbose=False,
+        )
+        assert program is not None
+        model = program.model_proto
+    _tidy(model)
+    if int8:
+        model = quantise(model)
+    onnx.helper.set_model_props(model, describe(loaded, channels, "int8" if int8 else "fp32"))
+    with whole_file(path) as temporary:
+        onnx.save(model, temporary, format="protobuf")
+
+
+def read(path: str | os.PathLike[str]) -> Recognizer:
+    """A Recognizer on a file of `save`, by onnxruntime on the CPU with as many threads as torch has."""
+    (runtime,) = need("onnxruntime")
+    if not Path(path).is_file():
+        raise SpikeHTRError(f"{path}: no such file")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3  # errors only
+    try:
+        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions have no common type of their own
+        reason = str(error).splitlines()[0]
+        raise SpikeHTRError(f"{path}: onnxruntime cannot open it ({reason})") from None
+    header = parse(session.get_modelmeta().custom_metadata_map, path)
+
+    def run(images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        fed = {"images": images.float().numpy(), "widths": widths.numpy()}
+        logits, lengths, spans = (torch.from_numpy(value) for value in session.run(list(OUTPUTS), fed))
+        return logits, lengths, spans
+
+    return recognizer(header, run)
+
+
+def quantise(model: Any) -> Any:
+    """Linear maps with int8 weights, a scale for each output channel; what they read is scaled when it is read.
+
+    Convolutions stay as they are: they hold few of the weights, and onnxruntime's integer ones are slower.
+    """
+    (tools,) = need("onnxruntime.quantization")
+    with quiet(), tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "int8.onnx"
+        tools.quantize_dynamic(
+            model, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True, weight_type=tools.QuantType.QInt8
+        )
+        (onnx,) = need("onnx")
+        return onnx.load(target)
+
+
+def _tidy(model: Any) -> None:
+    """Names for the dynamic sizes, and nothing of how and where the graph was made (most of the file otherwise)."""
+    graph = model.graph
+    graph.ClearField("value_info")
+    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for value in (*graph.input, *graph.output):
+        for name, size in zip(_AXES[value.name], value.type.tensor_type.shape.dim, strict=True):
+            if name:
+                size.dim_param = name
+
+
+def _translations() -> dict[Any, Any]:
+    """Operations for which torch.onnx has no translation of its own."""
+    op: Any = need("onnxscript")[0].opset18  # its types are too narrow for what its operators take
+
+    def sort_stable(x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+        """TopK of all: of equals it takes the earlier first, as a stable sort does."""
+        size = op.Reshape(op.Gather(op.Shape(x), op.Constant(value_int=dim)), op.Constant(value_ints=[1]))
+        return op.TopK(x, size, axis=dim, largest=int(descending), sorted=1)
+
+    def cummax(x: Any, dim: int) -> Any:
+        """[B, L] whole numbers along dim 1: the largest of each position and all before it. (The places of the maxima,
+        the second result, are not used.)"""
+        size = op.Gather(op.Shape(x), op.Constant(value_int=dim))
+        place = op.Range(op.Constant(value_int=0), size, op.Constant(value_int=1))  # [L]
+        rows, columns = op.Constant(value_ints=[1]), op.Constant(value_ints=[0])
+        before = op.LessOrEqual(op.Unsqueeze(place, columns), op.Unsqueeze(place, rows))  # [L, L]
+        every = op.Where(before, op.Unsqueeze(x, rows), op.Constant(value_int=-(2**31)))  # [B, L, L]
+        largest = op.ReduceMax(every, op.Constant(value_ints=[2]), keepdims=0)
+        return largest, largest
+
+    return {torch.ops.aten.sort.stable: sort_stable, torch.ops.aten.cummax.default: cummax}

@@ -1,0 +1,253 @@
+"""An exported network run from its .nir file and its manifest alone: a second implementation, for one unpadded line.
+
+It is slow and plain. It shows that the two files are enough, and how they go together; the docstring of an operation is
+what the manifest says of it. Nothing here comes from `model/`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spikehtr.errors import SpikeHTRError
+from spikehtr.export.simulate_gates import Parameters, inkcoder_gates, poisson_gates, repeat_gates, ttfs_gates
+from spikehtr.export.tracing import need
+
+
+class Simulation:
+    """A file of `spikehtr export nir` and the manifest beside it, ready to read lines."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        (nir,) = need("nir")
+        self.path = Path(path)
+        self.manifest: dict[str, Any] = json.loads(self.path.with_suffix(".json").read_text(encoding="utf-8"))
+        self.parts = nir.read(path).nodes
+
+    def __call__(self, image: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """image [C, H, W] in [0, 1], W whole tokens -> logits [L, V], and the spikes [T, ...] of every neuron by name.
+
+        Computed in the image's precision.
+        """
+        m, (channels, height, width) = self.manifest, image.shape
+        if height != m["height"] or width > m["width"] or width % m["stride"] or not width:
+            limits = f"{m['height']} pixels high, up to {m['width']} wide, in steps of {m['stride']}"
+            raise SpikeHTRError(f"{self.path} is for lines {limits}; this one is {height} high, {width} wide")
+        values = {"image": image.expand(m["channels"], -1, -1) if channels == 1 else image}
+        spikes: dict[str, Tensor] = {}
+        for step in m["steps"]:
+            inputs = [values[name] for name in step["reads"]]
+            if step["on"] == "nir":
+                values[step["name"]] = _part(self.parts[step["name"]], inputs[0], m["dt"], spikes)
+            else:
+                values[step["name"]] = OPERATIONS[step["operation"]](step, *inputs)
+        return values[m["output"]], spikes
+
+
+def _part(part: Any, x: Tensor, dt: float, spikes: dict[str, Tensor]) -> Tensor:
+    """The nodes of a part, one after another, by the edges of its graph."""
+    if not hasattr(part, "nodes"):
+        return _node(part, x, dt)
+    follows = dict(part.edges)
+    name = follows["input"]
+    while name != "output":
+        node = part.nodes[name]
+        x = _node(node, x, dt)
+        if type(node).__name__ in ("LIF", "IF"):
+            spikes[name] = x
+        name = follows[name]
+    return x
+
+
+def _node(node: Any, x: Tensor, dt: float) -> Tensor:
+    kind = type(node).__name__
+    if kind in ("LIF", "IF"):
+        return _fire(node, x, dt)
+    if kind == "AvgPool2d":
+        return F.avg_pool2d(x, tuple(map(int, node.kernel_size)), tuple(map(int, node.stride)))
+    weight = torch.from_numpy(node.weight).to(x.dtype)
+    bias = torch.from_numpy(node.bias).to(x.dtype) if hasattr(node, "bias") else None
+    if kind in ("Linear", "Affine"):
+        return F.linear(x, weight, bias)
+    groups = int(node.groups)
+    if kind == "Conv2d":
+        maps = x if x.dim() == 4 else x[None]
+        return F.conv2d(maps, weight, bias, tuple(map(int, node.stride)), tuple(map(int, node.padding)), 1, groups)
+    assert kind == "Conv1d"
+    return F.conv1d(x.transpose(1, 2), weight, bias, int(node.stride), int(node.padding), 1, groups).transpose(1, 2)
+
+
+def _fire(node: Any, x: Tensor, dt: float) -> Tensor:
+    """The neuron of the manifest's `neuron`; a map that is narrower than the file's uses the first columns."""
+
+    def of(name: str) -> Tensor:
+        value = torch.from_numpy(getattr(node, name)).to(x.dtype)
+        return value[..., : x.shape[-1]]
+
+    leaky = hasattr(node, "tau")
+    v = torch.zeros_like(x[0]) + (of("v_leak") if leaky else 0.0)
+    fired = []
+    for current in x:
+        share = dt / of("tau") if leaky else None
+        if share is None:
+            v = v + dt * of("r") * current
+        else:
+            v = (1 - share) * v + share * (of("v_leak") + of("r") * current)
+        s = v >= of("v_threshold")
+        v = torch.where(s, of("v_reset"), v)
+        fired.append(s.to(x.dtype))
+    return torch.stack(fired)
+
+
+def group_norm(p: Parameters, x: Tensor) -> Tensor:
+    """Each step and each group of C / groups neighbouring channels: (x - mean) / sqrt(variance + eps) over all its
+    values, then times weight plus bias, by channel."""
+    weight, bias = (torch.tensor(p[key], dtype=x.dtype)[:, None, None] for key in ("weight", "bias"))
+    grouped: Tensor = x.unflatten(1, (p["groups"], -1))  # [T, G, C/G, H, W]
+    mean = grouped.mean((2, 3, 4), keepdim=True)
+    variance = grouped.var((2, 3, 4), correction=0, keepdim=True)
+    return ((grouped - mean) / torch.sqrt(variance + p["eps"])).flatten(1, 2) * weight + bias
+
+
+def layer_norm(p: Parameters, x: Tensor) -> Tensor:
+    """Each vector: (x - mean) / sqrt(variance + eps) over its values, then times weight plus bias."""
+    weight, bias = (torch.tensor(p[key], dtype=x.dtype) for key in ("weight", "bias"))
+    variance = x.var(-1, correction=0, keepdim=True)
+    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance + p["eps"]) * weight + bias
+
+
+def silu(p: Parameters, x: Tensor) -> Tensor:
+    """x * sigmoid(x)."""
+    return x * torch.sigmoid(x)
+
+
+def mean_pool(p: Parameters, x: Tensor) -> Tensor:
+    """The mean over cells of `size` (height, width) pixels."""
+    return F.avg_pool2d(x, tuple(p["size"]))
+
+
+def inject(p: Parameters, features: Tensor, gates: Tensor) -> Tensor:
+    """features * (beta + (1 - beta) * gates): one map of features for all steps, one gate for all channels."""
+    beta: float = p["beta"]
+    return features * (beta + (1 - beta) * gates)
+
+
+def total(p: Parameters, *terms: Tensor) -> Tensor:
+    """The sum of what is read, each times its factor."""
+    return torch.stack([f * x for f, x in zip(p["factors"], torch.broadcast_tensors(*terms), strict=True)]).sum(0)
+
+
+def mix_maximum(p: Parameters, x: Tensor, average: Tensor) -> Tensor:
+    """average + rho * (maximum - average), with the maximum of the first map over cells of `size`."""
+    rho: float = p["rho"]
+    return average + rho * (F.max_pool2d(x, tuple(p["size"])) - average)
+
+
+def gated_sum(p: Parameters, x: Tensor, gate: Tensor, detail: Tensor) -> Tensor:
+    """x + sigmoid(gate) * detail."""
+    return x + torch.sigmoid(gate) * detail
+
+
+def turn(p: Parameters, x: Tensor) -> Tensor:
+    """[T, C, H, W] -> [T, W, H, C]."""
+    return x.permute(0, 3, 2, 1)
+
+
+def attend_height(p: Parameters, x: Tensor, score: Tensor) -> Tensor:
+    """The mean of x over the height, weighted by the softmax of the scores over it: [T, W, H, C], [T, W, H, 1] ->
+    [T, W, C], which are the tokens."""
+    return (score.softmax(2) * x).sum(2)
+
+
+def nudge_height(p: Parameters, x: Tensor, attended: Tensor, nudge: Tensor) -> Tensor:
+    """attended + sigmoid(nudge) * (the maximum of x over the height - attended)."""
+    return attended + torch.sigmoid(nudge) * (x.amax(2) - attended)
+
+
+def position_share(p: Parameters, z: Tensor) -> Tensor:
+    """For each of the L tokens, which entries of a table of `size` it reads: place = i * min(1, (size - 1) / max(1, L -
+    1)), no more than size - 1; the share of entry j is max(0, 1 - |place - j|). [L, size], the same for all steps."""
+    length, last = z.shape[1], int(p["size"]) - 1
+    # Places are worked out in fp32, as the network does; beyond the table's size that decides their last digits.
+    shrink = (last / torch.tensor(max(1, length - 1))).clamp(max=1.0)
+    place = (torch.arange(length) * shrink).clamp(max=last)
+    return (1 - (place[:, None] - torch.arange(last + 1)).abs()).clamp(min=0).to(z.dtype)
+
+
+def time_sum(p: Parameters, z: Tensor) -> Tensor:
+    """The sum over the steps, each times its weight."""
+    return torch.einsum("t,t...->...", torch.tensor(p["weights"], dtype=z.dtype), z)
+
+
+def reduce(p: Parameters, z: Tensor, preview: Tensor) -> Tensor:
+    """Fewer tokens, by the preview's logits. Label 0 is the blank. Position i is kept if its blank probability is below
+    tau or the entropy of its probabilities (nats) is above eta; if fewer than ceil(gamma * L) are kept, those with the
+    lowest blank probability follow, earlier ones first. Runs of the rest are cut from their first position into spans
+    of k, the last maybe shorter; each becomes their mean, weighted by 1 - blank probability + 1e-6. Mode none: all are
+    kept; merge-only: neither entropy nor gamma; prune-only: the rest is dropped, and if nothing is kept the first
+    position is."""
+    probabilities = preview.softmax(-1)
+    blank, size, mode = probabilities[:, 0], len(preview), p["mode"]
+    kept = blank < p["tau"] if mode != "none" else torch.ones_like(blank, dtype=torch.bool)
+    if mode in ("keep-and-merge", "prune-only"):
+        kept = kept | (torch.special.entr(probabilities).sum(-1) > p["eta"])
+        least = int((torch.tensor(size, dtype=torch.float64) * p["gamma"]).ceil())
+        for place in torch.sort(blank.masked_fill(kept, 2.0), stable=True).indices[: max(0, least - int(kept.sum()))]:
+            kept[place] = True
+    if mode == "prune-only":
+        kept[0] = kept[0] or not kept.any()
+        return z[:, kept]
+    tokens, run = [], list[int]()
+    for place in range(size):
+        run.append(place)
+        if kept[place] or len(run) == p["k"] or place + 1 == size or kept[place + 1]:
+            ink = 1 - blank[run] + 1e-6
+            tokens.append(torch.einsum("l,tld->td", ink / ink.sum(), z[:, run]))
+            run = []
+    return torch.stack(tokens, 1)
+
+
+def matched_mean(p: Parameters, qkv: Tensor) -> Tensor:
+    """The last axis holds q, k, v one after another, each of `heads` heads. Head by head, for token i: y_i = q_i (sum
+    over j of k_j v_j^T) / (1 + |q_i . sum over j of k_j|)."""
+    q, k, v = qkv.unflatten(-1, (3, p["heads"], -1)).unbind(2)  # [T, L, h, d/h]
+    matches = torch.einsum("tihd,tjhd->tihj", q, k)
+    return (torch.einsum("tihj,tjhd->tihd", matches, v) / (1 + matches.sum(-1, keepdim=True).abs())).flatten(2)
+
+
+def pass_keys(p: Parameters, qk: Tensor) -> Tensor:
+    """The last axis holds q, k, each of `heads` heads: a head's k passes if its q fired at all, else it is 0."""
+    heads: Tensor = qk.unflatten(-1, (2, p["heads"], -1))
+    q, k = heads.unbind(2)  # [T, L, h, d/h]
+    return (k * (q.sum(-1, keepdim=True) >= 0.5)).flatten(2)
+
+
+def scale_by_sigmoid(p: Parameters, x: Tensor, gate: Tensor) -> Tensor:
+    """x * sigmoid(gate)."""
+    return x * torch.sigmoid(gate)
+
+
+def third(p: Parameters, x: Tensor) -> Tensor:
+    """The last axis cut into three equal parts; of them the one with this number, counted from 0."""
+    return x.chunk(3, -1)[p["number"]]
+
+
+def blend(p: Parameters, value: Tensor, gate: Tensor, fired: Tensor) -> Tensor:
+    """value + sigmoid(gate) * (fired - value)."""
+    return value + torch.sigmoid(gate) * (fired - value)
+
+
+OPERATIONS: dict[str, Callable[..., Tensor]] = {
+    f.__name__: f
+    for f in (
+        *(inkcoder_gates, repeat_gates, poisson_gates, ttfs_gates, mean_pool, inject, silu, group_norm, mix_maximum),
+        *(gated_sum, turn, attend_height, nudge_height, position_share, time_sum, reduce, layer_norm, matched_mean),
+        *(pass_keys, scale_by_sigmoid, third, blend),
+    )
+} | {"sum": total}

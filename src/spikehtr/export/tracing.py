@@ -1,0 +1,89 @@
+"""The forward pass as one graph without Python: what ONNX and torch.export files are made of."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from spikehtr.baselines.common import BLSTM
+from spikehtr.errors import SpikeHTRError
+from spikehtr.model.network import Network
+from spikehtr.model.recognizer import SpikeHTR
+
+INPUTS, OUTPUTS = ("images", "widths"), ("logits", "lengths", "spans")
+_BATCH = 1024  # most lines at a time: a graph wants a bound, and no one reads more
+
+
+class Frames(nn.Module):
+    """What a graph takes and gives: images [B, C, H, n stride] in [0, 1], widths [B] -> logits [B, L, V], lengths [B],
+    spans [B, L, 2].
+
+    The network's own forward pass keeps L at the unreduced length when it is traced. Here L is the longest reduced
+    length, so that a file, too, computes nothing for the tokens that the reducer took away.
+    """
+
+    def __init__(self, net: Network) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        net = self.net
+        if not isinstance(net, SpikeHTR):
+            out = net(images, widths)
+            return out.logits, out.lengths, out.spans
+        images, widths = net.prepare(images, widths)
+        z, lengths = net.encoder(images, widths)  # [T, B, L0, d], [B]
+        z = net.positions(z, lengths)
+        reduction = net.reduce(z, lengths)
+        longest: int = reduction.lengths.max().item()  # type: ignore[assignment]  # int() would end the tracing
+        torch._check(longest >= 1)  # what tracing cannot know of a number from data
+        torch._check(longest <= z.shape[2])
+        logits, _ = net.decode(reduction.tokens[:, :, :longest], reduction.lengths)
+        return logits, reduction.lengths, reduction.spans[:, :longest]
+
+
+def trace(net: Network, channels: int = 1) -> ExportedProgram:
+    """`Frames` of a network as a torch.export program, for any number of lines and any width that is whole tokens."""
+    c = net.config
+    if any(isinstance(module, BLSTM) for module in net.modules()):
+        raise SpikeHTRError(f"{c.arch} cannot be exported: its LSTM reads packed sequences, which no graph can hold")
+    images, widths = torch.rand(2, channels, c.height, 16 * net.stride), torch.tensor([16, 10]) * net.stride
+    size, tokens = Dim("batch", min=1, max=_BATCH), Dim("tokens", min=1, max=c.max_width // net.stride)
+    shapes = ({0: size, 3: net.stride * tokens}, {0: size})
+    with quiet(), torch.no_grad():
+        program = torch.export.export(Frames(net.eval()), (images, widths), dynamic_shapes=shapes)
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # paths of this machine, which a file should not tell
+    return program
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings and log lines of tracing and translation: nothing in them is for the user to mend."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir", "root")]
+    before = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, before, strict=True):
+                logger.setLevel(level)
+
+
+def need(*names: str) -> list[ModuleType]:
+    """Packages of the extra `export`; one that is missing is an error that says how to get it."""
+    try:
+        return [importlib.import_module(name) for name in names]
+    except ImportError as error:
+        raise SpikeHTRError(f"{error.name or names[0]} is not installed: pip install 'spikehtr[export]'") from None
