@@ -107,6 +107,6 @@ def add_spikes(
 ) -> Tensor:
     """x + drop_path(dropout(neuron(Norm(drive)))), [T, B, L, d]; one kernel."""
     rate, path_rate = (d.rate if d.active else 0.0 for d in (dropout, drop_path))
-    drop = Drop.draw(rate, path_rate) if rate or path_rate else None
+    drop = Drop.draw(rate, path_rate, x.device) if rate or path_rate else None
     plan = TokenPlan(out.norm.eps, describe(out.neuron), x.dtype, x.shape[2], drop)
     return token_norm_neuron(drive, out.norm.weight, out.norm.bias, plan, x)

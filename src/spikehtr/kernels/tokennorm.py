@@ -55,11 +55,12 @@ def _affine(weight, bias, c, C):
 def _gain(n, c, L, C, seed, keep, path_keep):
     """Dropout of units and of whole lines' branches (L tokens a line), the same at every step: drawn from the seed and
     the unit's number, so that the backward pass can draw it again."""
+    seed = tl.load(seed)
     unit = tl.where(tl.rand(seed, n[:, None] * C + c[None, :]) < keep, 1.0 / keep, 0.0)
     return unit * tl.where(tl.rand(seed + 1, n // L) < path_keep, 1.0 / path_keep, 0.0)[:, None]
 
 
-@triton.jit(do_not_specialize=["N", "L", "seed"])
+@triton.jit(do_not_specialize=["N", "L"])
 def token_apply(
     x, weight, bias, residual, y, N, C, L, seed, keep, path_keep, eps, decay, threshold, T: tl.constexpr,
     KIND: tl.constexpr, RESIDUAL: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
@@ -82,7 +83,7 @@ def token_apply(
         tl.store(y + t * step + at, value.to(y.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["N", "L", "seed"])
+@triton.jit(do_not_specialize=["N", "L"])
 def token_grad(
     x, weight, bias, grad, dx, partial, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness,
     T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, DROP: tl.constexpr, LOOPS: tl.constexpr,

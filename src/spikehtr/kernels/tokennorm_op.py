@@ -21,16 +21,17 @@ _BLOCK = 1024
 class Drop(NamedTuple):
     """Dropout of units at `rate` and of whole lines' branches at `path_rate`, one draw for all timesteps.
 
-    The draw is a function of `seed`, which `draw` takes from torch's generator of the host: nothing waits for a device.
+    The draw is a function of `seed` [1], itself drawn on the device: nothing waits, and a recorded step that is replayed
+    draws anew each time.
     """
 
-    seed: int
+    seed: Tensor
     rate: float
     path_rate: float
 
     @classmethod
-    def draw(cls, rate: float, path_rate: float) -> Drop:
-        return cls(int(torch.randint(2**30, ())) * 2, rate, path_rate)
+    def draw(cls, rate: float, path_rate: float, device: torch.device) -> Drop:
+        return cls(torch.randint(2**30, (1,), device=device) * 2, rate, path_rate)
 
 
 class Plan(NamedTuple):
@@ -41,8 +42,8 @@ class Plan(NamedTuple):
     drop: Drop | None = None
 
     @property
-    def dropping(self) -> tuple[int, int, float, float]:
-        seed, rate, path_rate = self.drop or (0, 0.0, 0.0)
+    def dropping(self) -> tuple[int, Tensor | None, float, float]:
+        seed, rate, path_rate = self.drop or (None, 0.0, 0.0)
         return self.tokens, seed, 1 - rate, 1 - path_rate
 
 
