@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -25,6 +26,18 @@ class Prediction(NamedTuple):
     document: str | None = None
 
 
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """No autocast, no TF32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast("cuda", enabled=False), torch.backends.cudnn.flags(allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 @torch.no_grad()
 def predict(
     net: Network,
@@ -35,6 +48,7 @@ def predict(
 ) -> list[Prediction]:
     """What the network reads in each line, on its own device, in the order of `lines` (which need no labels).
 
+    In the network's own precision, whatever the program around has set for speed: a figure must not hang on that.
     `progress` is called with the number of lines read so far.
     """
     was_training = net.training
@@ -45,7 +59,8 @@ def predict(
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
     for batch in load_batches(lines, plan, workers):
         moved = batch.to(device)
-        out = net(moved.lines(), moved.widths)
+        with _full_precision():
+            out = net(moved.lines(), moved.widths)
         decoded = decode_greedy(out.logits, out.lengths, lines.charset)
         for row, line, ratio in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), strict=True):
             record = lines.store.record(row)

@@ -294,8 +294,7 @@ class Run:
         v, rank, world = self.validation, self.fabric.global_rank, self.fabric.world_size
         mine = v if world == 1 else Lines(v.store, v.rows[rank::world], v.charset, v.max_width, labelled=False)
         self._share_buffers()
-        with self.fabric.autocast():
-            found = predict(self._averaged(), mine, self.config.training.batch_size, self.config.data.workers)
+        found = predict(self._averaged(), mine, self.config.training.batch_size, self.config.data.workers)
         edits = total(character_edits(p.reference, p.text) for p in found)
         counts = torch.tensor([edits.errors, edits.length], dtype=torch.float64, device=self.device)
         summed = self.fabric.all_reduce(counts, reduce_op="sum")

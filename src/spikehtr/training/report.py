@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from spikehtr.data.batching import Lines
 from spikehtr.evaluation.evaluating import Evaluation, evaluate_lines
@@ -94,9 +95,7 @@ def draw_curves(rows: list[dict[str, Any]]) -> Figure:
     steps = [row["step"] for row in rows]
     loss.plot(steps, [row["loss"] for row in rows], color="#0072b2", label="loss")
     loss.plot(steps, [row["ctc"] for row in rows], color="#e69f00", linestyle="--", label="CTC")
-    loss.set_yscale("log")
-    for axis in (loss.yaxis.set_major_formatter, loss.yaxis.set_minor_formatter):
-        axis(FuncFormatter(lambda value, _: f"{value:g}"))
+    _log_scale(loss)
     loss.set_ylabel("training loss")
     loss.legend(frameon=False)
     read = [(row["step"], 100 * row["validation_cer"]) for row in rows if row["validation_cer"] is not None]
@@ -104,7 +103,8 @@ def draw_curves(rows: list[dict[str, Any]]) -> Figure:
         error.plot(*zip(*read, strict=True), color="#009e73", marker="o", markersize=3)
         best = min(read, key=lambda point: point[1])
         error.annotate(f"best {best[1]:.2f} %", best, (0, 12), textcoords="offset points", ha="right")
-        error.set_ylim(0, min(105.0, 1.1 * max(point[1] for point in read)))
+        if best[1] > 0:
+            _log_scale(error)
     error.set_ylabel("validation CER, %")
     rate.plot(steps, [row["learning_rate"] for row in rows], color="0.3")
     rate.set_ylabel("learning rate")
@@ -113,3 +113,11 @@ def draw_curves(rows: list[dict[str, Any]]) -> Figure:
         panel.grid(color="0.9")
         panel.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _log_scale(panel: Axes) -> None:
+    """Plain numbers at 1, 2 and 5 of each power of ten."""
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
