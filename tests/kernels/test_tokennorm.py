@@ -79,7 +79,8 @@ def test_dropout_is_one_draw_for_all_steps_and_both_passes():
     norm, x = make_norm(32), draw(2, 40, 9, 32).requires_grad_()
     plan = Plan(norm.eps, describe(None), torch.float32, tokens=9)
     y = token_norm_neuron(x, norm.weight, norm.bias, plan)
-    dropped = token_norm_neuron(x, norm.weight, norm.bias, plan._replace(drop=Drop(torch.tensor([12], device=x.device), 0.25, 0.5)))
+    drop = Drop(torch.tensor([12], device=DEVICE), 0.25, 0.5)
+    dropped = token_norm_neuron(x, norm.weight, norm.bias, plan._replace(drop=drop))
     gain = (dropped / y).detach()
     lines = gain.flatten(2).abs().amax(2) > 0  # [T, B]
     kept = (gain != 0).float()

@@ -21,8 +21,8 @@ _BLOCK = 1024
 class Drop(NamedTuple):
     """Dropout of units at `rate` and of whole lines' branches at `path_rate`, one draw for all timesteps.
 
-    The draw is a function of `seed` [1], itself drawn on the device: nothing waits, and a recorded step that is replayed
-    draws anew each time.
+    The draw is a function of `seed` [1], itself drawn on the device: nothing waits, and a recorded step draws anew each
+    time it is replayed.
     """
 
     seed: Tensor
