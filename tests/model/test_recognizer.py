@@ -35,6 +35,14 @@ VARIANTS = {
     "ann-pure": {"neuron": "gelu", "timesteps": 1, "entry": "repeat", "encoder__bypass": False},
     "grey": {"in_channels": 1},
     "sigmoid": {"lif__surrogate": "sigmoid"},
+    "spikes-first": {"encoder__spikes_first": True},
+    "stem-2x2": {"encoder__stem_stride": [2, 2], "encoder__strides": [[1, 1], [2, 2], [2, 1]]},
+    "stem-4x4": {
+        "encoder__stem_stride": [4, 4],
+        "encoder__strides": [[1, 1], [2, 1], [1, 1]],
+        "encoder__channels": [4, 12],
+    },
+    "stem-4x1": {"encoder__stem_stride": [4, 1], "encoder__strides": [[1, 1], [1, 2], [2, 2]]},
 }
 NARROW = [torch.int32, torch.int16, torch.uint8]
 WORDS = ["ink", "a rather long line", "so", "spiking"]

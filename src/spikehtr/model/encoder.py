@@ -71,7 +71,7 @@ class SpikingConv2d(nn.Module):
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
         """x [T, B, cin, H, W], widths [B] of the output -> [T, B, cout, H', W']."""
-        if kernels.fast(x) and kernels.unwatched(self.norm, self.neuron):
+        if not self.first and kernels.fast(x) and kernels.unwatched(self.norm, self.neuron):
             from spikehtr.kernels.network import spiking_conv
 
             return spiking_conv(self, x, widths)
@@ -140,7 +140,8 @@ class DownMix(nn.Module):
     def __init__(self, mode: str, stride: tuple[int, int] = (2, 2)) -> None:
         super().__init__()
         self.mode, self.stride = mode, stride
-        self.rho_logit = nn.Parameter(torch.zeros(())) if mode == "mix" else None
+        learned = mode == "mix" and stride != (1, 1)  # there is nothing to mix where nothing is pooled
+        self.rho_logit = nn.Parameter(torch.zeros(())) if learned else None
 
     @property
     def rho(self) -> float | Tensor:
