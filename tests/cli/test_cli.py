@@ -1,8 +1,10 @@
-"""The command line as a person meets it: a process, its output, its exit code."""
+"""The command line as a person meets it: what it prints, its exit code."""
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 
 import pytest
 import yaml
@@ -10,18 +12,35 @@ from PIL import Image
 
 from spikehtr import Config, __version__
 from spikehtr.assets import SAMPLE_LINE
+from spikehtr.cli import main
 
 
 def run(*args, cwd=None):
-    done = subprocess.run(
-        [sys.executable, "-c", "from spikehtr.cli import main; main()", *map(str, args)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return done
+    """The command in this process: what it prints, its exit code. Starting Python and torch anew takes seconds."""
+    out, errors = io.StringIO(), io.StringIO()
+    before = sys.argv
+    sys.argv = ["spikehtr", *map(str, args)]
+    try:
+        with chdir(cwd or "."), redirect_stdout(out), redirect_stderr(errors):
+            main()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    finally:
+        sys.argv = before
+    assert "Traceback" not in errors.getvalue()
+    return subprocess.CompletedProcess(args, code, out.getvalue(), errors.getvalue())
+
+
+def test_the_command_is_a_program(tmp_path):
+    """Once as a process of its own, right and wrong; the other tests call it as a function."""
+    program = [sys.executable, "-c", "from spikehtr.cli import main; main()"]
+    done = subprocess.run([*program, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, f"spikehtr {__version__}")
+    done = subprocess.run([*program, "config", "-p", "huge"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("spikehtr: no preset called 'huge'")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_version_and_help():
