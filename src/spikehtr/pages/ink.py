@@ -14,10 +14,11 @@ Mask = NDArray[Any]  # [h, w] bytes, 255 where there is ink, else 0; Any, since 
 FLOOR = 0.05  # how much darker than its paper ink must be at the least
 NOISE = 2.5  # and how many times the paper's own grain
 FOLD_DARK, FOLD_SHARE = 0.03, 0.8  # the fold's shadow, and over what share of the height it must be seen
-CROOKED, MOST_RULINGS = 1.3, 400  # pixels off the straight that a ruling may be in the mean; rulings to look at
+CROOKED, MOST_RULINGS = 1.0, 400  # pixels off the straight that a ruling may be in the mean; rulings to look at
 RULING = 7  # pixels that a ruling is thick at the most
 UNBROKEN = 0.85  # on what share of its length it must be seen
-VISIBLE = {True: 0.5, False: 0.25}  # and be as dark as ink: level rulings run through writing, so more is asked of them
+VISIBLE = 0.25  # and be as dark as ink
+CLEAR = 19  # pixels across the square around a stroke in which rulings are left alone
 LOCAL = 0.42  # and what share of the darkest strokes around it
 
 
@@ -105,15 +106,17 @@ def _without_rulings(ink: Mask, faint: Mask) -> Mask:
     out = ink
     span = max(ink.shape) // 25
     for flat in (True, False):
-        thin = _thin(faint, RULING, not flat)
+        visible = _thin(ink, RULING, not flat)
+        thin = cv2.bitwise_or(_thin(faint, RULING, not flat), visible)
         # A ruling that is askew comes in steps: thickened, the steps touch.
         joined = cv2.morphologyEx(cv2.dilate(thin, _bar(3, not flat)), cv2.MORPH_CLOSE, _bar(7, flat))
         found = cv2.morphologyEx(joined, cv2.MORPH_OPEN, _bar(span, flat))
         found = cv2.morphologyEx(found, cv2.MORPH_CLOSE, _bar(span, flat))
-        for thickness, rulings in _drawn_straight(found, faint, _thin(ink, RULING, not flat), flat, 3 * span).items():
-            # Only what is as thin as the ruling goes, so that strokes that cross or touch it lose nothing.
+        for thickness, rulings in _drawn_straight(found, faint, visible, flat, 3 * span).items():
+            # Only what is as thin as the ruling goes, and only clear of strokes: fine writing on a ruling is as thin.
+            strokes = cv2.dilate(cv2.bitwise_and(ink, cv2.bitwise_not(rulings)), np.ones((CLEAR, CLEAR), np.uint8))
             gone = cv2.bitwise_and(_thin(ink, thickness + 2, not flat), rulings)
-            out = cv2.bitwise_and(out, cv2.bitwise_not(gone))
+            out = cv2.bitwise_and(out, cv2.bitwise_not(cv2.bitwise_and(gone, cv2.bitwise_not(strokes))))
     return out
 
 
@@ -135,17 +138,18 @@ def _drawn_straight(found: Mask, faint: Mask, thin: Mask, flat: bool, length: in
         x, y, width, height = (int(value) for value in stats[number, :4])
         ys, xs = np.nonzero(labels[y : y + height, x : x + width] == number)
         along, across = (xs + x, ys + y) if flat else (ys + y, xs + x)
-        slope, offset = np.polyfit(along, across, 1)
-        if np.abs(across - offset - slope * along).mean() > CROOKED:
+        where, position = np.unique(along, return_inverse=True)
+        middle = np.bincount(position, across) / np.bincount(position)
+        slope, offset = np.polyfit(where, middle, 1)
+        if np.abs(middle - offset - slope * where).mean() > CROOKED:
             continue
-        where = np.arange(along.min(), along.max() + 1)
         rows = (offset + slope * where).round().astype(np.int64)[:, None] + np.arange(-4, 5)
         rows = np.clip(rows, 0, found.shape[0 if flat else 1] - 1)
         columns = where[:, None]
         around, visible = ((mask[rows, columns] if flat else mask[columns, rows]) > 0 for mask in (faint, thin))
-        if around[:, 3:6].any(1).mean() < UNBROKEN or visible[:, 3:6].any(1).mean() < VISIBLE[flat]:
+        if around[:, 3:6].any(1).mean() < UNBROKEN or visible[:, 3:6].any(1).mean() < VISIBLE:
             continue
-        thickness = int(np.median(visible.sum(1)[visible.any(1)]))
+        thickness = int(np.percentile(visible.sum(1)[visible.any(1)], 75))
         end = found.shape[1 if flat else 0] - 1
         start, stop = (0, round(offset)), (end, round(offset + slope * end))
         canvas = out.setdefault(thickness, np.zeros_like(found))

@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 STEP_X, STEP_Y = 4, 2  # pixels of the page a cell of the grid
 LENGTH = 5.0  # how many times longer than high the Gaussians are
 SIZES = (4.5, 6.5, 9.5, 14.0, 20.0)  # half heights of writing to look for, in pixels of a page 2,000 pixels long
+GAP = 10.0  # sizes without ink over which a crest is not followed by itself
 WEAKEST = 0.025  # of the answer of solid ink: less is no line
 
 
@@ -93,16 +94,15 @@ def trace(answer: NDArray[np.float32], which: NDArray[np.uint8]) -> list[Ridge]:
     return [_ridge(points, answer, which) for points in found if len(points) >= 3]
 
 
-def trim(ridge: Ridge, ink: Mask) -> Ridge | None:
-    """Without the tails that the blur drew out past the ink; None if no ink is left."""
+def inked(ridge: Ridge, ink: Mask) -> list[Ridge]:
+    """The parts of a crest that have ink: the blur draws it out past its ends and over wide gaps."""
     reach = max(1, round(ridge.size))
     columns = np.clip(ridge.x.astype(np.int64)[:, None] + np.arange(-STEP_X // 2, STEP_X // 2), 0, ink.shape[1] - 1)
     rows = np.clip(ridge.y.astype(np.int64)[:, None] + np.arange(-reach, reach + 1), 0, ink.shape[0] - 1)
     there = np.flatnonzero(ink[rows[:, :, None], columns[:, None, :]].any((1, 2)))
-    if len(there) < 2 or there[-1] - there[0] < 2:
-        return None
-    part = slice(there[0], there[-1] + 1)
-    return ridge.part(part)
+    breaks = np.flatnonzero(np.diff(there) * STEP_X > GAP * ridge.size) + 1
+    parts = [part for part in np.split(there, breaks) if len(part)]
+    return [ridge.part(slice(part[0], part[-1] + 1)) for part in parts if part[-1] - part[0] >= 2]
 
 
 def _ridge(points: list[tuple[int, int]], answer: NDArray[np.float32], which: NDArray[np.uint8]) -> Ridge:

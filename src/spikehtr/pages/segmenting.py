@@ -15,7 +15,7 @@ from spikehtr.pages.joining import drop_doubles, join
 from spikehtr.pages.judging import keep_writing
 from spikehtr.pages.ordering import Placed, in_order
 from spikehtr.pages.owning import baseline_of
-from spikehtr.pages.ridges import Floats, Ridge, response, trace, trim
+from spikehtr.pages.ridges import Floats, Ridge, inked, response, trace
 from spikehtr.pages.shaping import outline, simple_baseline
 
 WORK = 2000  # pixels of the longer side: larger pages are looked at in a copy of this size
@@ -65,8 +65,8 @@ def segment(gray: Gray) -> list[tuple[list[Placed], str]]:
     ink, dark, fold = find_ink(gray)
     folds = [] if fold is None else [fold]
     followed = [part for ridge in trace(*response(ink)) for part in _cut(ridge, folds)]
-    trimmed = [ridge for one in followed if (ridge := trim(one, ink)) and ridge.length >= 3 * ridge.size]
-    lines = drop_doubles(join(drop_doubles(trimmed), folds))
+    parts = [part for ridge in followed for part in inked(ridge, ink) if part.length >= 3 * part.size]
+    lines = drop_doubles(join(drop_doubles(parts), folds))
     lines = [line for line in lines if line.mean_strength > WEAK]
     height, width = gray.shape
     placed = []

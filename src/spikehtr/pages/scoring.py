@@ -1,0 +1,110 @@
+"""How well baselines were found: recall and precision as in the cBAD competitions, and whole lines found.
+
+After T. Grüning et al., 'READ-BAD: a new dataset and evaluation scheme for baseline detection' (DAS 2018). Baselines
+are points five pixels apart. A point is covered by a set of points as far as the nearest of them, at distance d, says:
+fully up to the tolerance t, not at all from 3t on, linearly in between. The tolerance of a true line is a quarter of
+its distance to the nearest other line. Recall is the mean over true lines of how much of each is covered by anything
+found. Precision matches found and true lines one to one and is the mean over found lines of how much of each is covered
+by its match; a line without one counts 0. Stricter, and nearer to what a reader needs: a true line is *whole* if one
+found line covers at least WHOLE of it and is covered by it as much: neither split, nor merged, nor cut short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spikehtr.data.samples import Point
+
+Points = NDArray[np.float64]  # [n, 2]
+
+STEP = 5.0
+SHARE = 0.25  # of the distance between lines: the tolerance
+ALONE = 50.0  # pixels: the distance between lines where there is one line only
+WHOLE = 0.7
+
+
+class Score(NamedTuple):
+    recall: float
+    precision: float
+    whole: float  # share of true lines
+    matches: list[tuple[int, int]]  # (true, found), of the lines found whole
+
+    @property
+    def f_value(self) -> float:
+        total = self.recall + self.precision
+        return 2 * self.recall * self.precision / total if total else 0.0
+
+
+def score(true: Sequence[Sequence[Point]], found: Sequence[Sequence[Point]]) -> Score:
+    """Baselines of one page."""
+    if not true or not found:
+        return Score(float(not true), float(not found), float(not true), [])
+    lines, others = [resample(line) for line in true], [resample(line) for line in found]
+    tolerances = tolerances_of(lines)
+    everything = np.concatenate(others)
+    recall = np.mean([covered(line, everything, t) for line, t in zip(lines, tolerances, strict=True)])
+    back, forth = np.zeros((len(lines), len(others))), np.zeros((len(lines), len(others)))
+    for i, (line, t) in enumerate(zip(lines, tolerances, strict=True)):
+        for j, other in enumerate(others):
+            if _near(line, other, 3 * t):
+                forth[i, j], back[i, j] = covered(line, other, t), covered(other, line, t)
+    precision = sum(back[i, j] for i, j in _pairs(back, 1e-9)) / len(others)
+    matches = _pairs(np.minimum(back, forth), WHOLE)
+    return Score(float(recall), float(precision), len(matches) / len(lines), matches)
+
+
+def resample(line: Sequence[Point]) -> Points:
+    """Points STEP pixels apart."""
+    points = np.asarray(line, np.float64)
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])
+    places = np.linspace(0, along[-1], max(2, int(along[-1] / STEP) + 1))
+    return np.stack([np.interp(places, along, points[:, axis]) for axis in (0, 1)], 1)
+
+
+def tolerances_of(lines: Sequence[Points]) -> Points:
+    """A quarter of each line's distance to the nearest other one above or below; the page's median where it has none.
+
+    No line's distance counts for more than one and a half times the median: a heading far from the text is no easier.
+    """
+    distances = []
+    for line in lines:
+        near = [apart for other in lines if other is not line and (apart := _apart(line, other)) is not None]
+        distances.append(min(near, default=np.nan))
+    usual = float(np.nanmedian(distances)) if np.isfinite(distances).any() else ALONE
+    tolerances: Points = SHARE * np.minimum(np.nan_to_num(np.array(distances), nan=usual), 1.5 * usual)
+    return tolerances
+
+
+def _apart(line: Points, other: Points) -> float | None:
+    """The mean height between two lines where one is above the other; None where neither is, or both are one row."""
+    order = np.argsort(other[:, 0], kind="stable")
+    xs, ys = other[order].T
+    inside = (line[:, 0] >= xs[0]) & (line[:, 0] <= xs[-1])
+    if not inside.any():
+        return None
+    apart = float(np.abs(line[inside, 1] - np.interp(line[inside, 0], xs, ys)).mean())
+    return apart if apart > STEP else None
+
+
+def covered(line: Points, by: Points, tolerance: float) -> float:
+    """How much of a line lies at points of another, 0 to 1."""
+    nearest = np.sqrt(((line[:, None] - by[None]) ** 2).sum(-1)).min(1)
+    return float(np.clip((3 * tolerance - nearest) / (2 * tolerance), 0, 1).mean())
+
+
+def _near(line: Points, other: Points, reach: float) -> bool:
+    return bool((line.min(0) - reach <= other.max(0)).all() and (other.min(0) - reach <= line.max(0)).all())
+
+
+def _pairs(table: NDArray[np.float64], least: float) -> list[tuple[int, int]]:
+    """Rows and columns one to one, best first."""
+    left, pairs = table.copy(), []
+    while left.size and left.max() >= least:
+        i, j = (int(value) for value in np.unravel_index(left.argmax(), left.shape))
+        pairs.append((i, j))
+        left[i], left[:, j] = -1, -1
+    return pairs

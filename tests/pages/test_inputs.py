@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from spikehtr.data.images import ImageError
+from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.inputs import Names, count_pages, find_sources, load_page
+
+
+def picture(path: Path, size: tuple[int, int] = (40, 30), shade: int = 200) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", size, shade).save(path)
+    return path
+
+
+def names_of(inputs: list[object]) -> list[str]:
+    sources, failures = find_sources(map(str, inputs))
+    assert not failures
+    names = Names()
+    return [job.name for source in sources for job in names.jobs(source)]
+
+
+def test_files_folders_and_globs_in_the_order_given_each_once(tmp_path: Path) -> None:
+    for name in ("b/2.png", "b/1.jpg", "b/deep/3.tif", "a.png", "c1.webp", "c2.webp", "b/notes.txt", "b/.hidden.png"):
+        if name.endswith("txt"):
+            (tmp_path / name).write_text("x")
+        else:
+            picture(tmp_path / name)
+    inputs = [tmp_path / "c*.webp", tmp_path / "b", tmp_path / "a.png", tmp_path / "b" / "1.jpg"]
+    assert names_of(inputs) == ["c1", "c2", "1", "2", "deep/3", "a"]
+
+
+def test_an_image_that_an_xml_file_names_goes_with_it(tmp_path: Path) -> None:
+    picture(tmp_path / "p1.jpg")
+    picture(tmp_path / "p2.jpg")
+    (tmp_path / "one.xml").write_text('<PcGts><Page imageFilename="p1.jpg" imageWidth="40" imageHeight="30"/></PcGts>')
+    (tmp_path / "mets.xml").write_text("<mets/>")
+    sources, failures = find_sources([str(tmp_path)])
+    assert not failures
+    assert [(source.path.name, source.kind) for source in sources] == [("one.xml", "xml"), ("p2.jpg", "image")]
+
+
+def test_results_never_share_a_name(tmp_path: Path) -> None:
+    files = [picture(tmp_path / name) for name in ("x/p.png", "y/p.png", "y/p.jpg", "y/P~2.png")]
+    assert names_of(list(files)) == ["p", "p~2", "p~3", "P~2~2"]
+
+
+def test_pages_of_one_file(tmp_path: Path) -> None:
+    frames = [Image.new("L", (30 + number, 20), 50 * number) for number in range(3)]
+    frames[0].save(tmp_path / "many.tiff", save_all=True, append_images=frames[1:])
+    assert names_of([tmp_path / "many.tiff"]) == ["many-0001", "many-0002", "many-0003"]
+    (source,), _ = find_sources([str(tmp_path / "many.tiff")])
+    assert [load_page(source, index, 300).size for index in range(3)] == [(30, 20), (31, 20), (32, 20)]
+
+
+def test_a_photo_is_turned_as_the_camera_noted(tmp_path: Path) -> None:
+    image = Image.new("L", (40, 20), 255)
+    exif = image.getexif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "photo.jpg", exif=exif)
+    (source,), _ = find_sources([str(tmp_path / "photo.jpg")])
+    assert load_page(source, 0, 300).size == (20, 40)
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    sources, failures = find_sources([str(tmp_path / "no.png"), str(tmp_path / "no*.png"), str(tmp_path / "empty")])
+    assert not sources
+    assert [failure.reason for failure in failures] == [
+        "nothing of this name is there",
+        "nothing of this name is there",
+        "the folder holds no image, PDF, PAGE or ALTO file",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("empty.png", b"", "empty"),
+        ("text.jpg", b"not an image at all", "not an image"),
+        ("bomb.png", b"", "more than"),
+    ],
+)
+def test_files_that_are_no_pages(name: str, data: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(data)
+    if name == "bomb.png":
+        Image.new("1", (1, 1)).save(file)
+        whole = bytearray(file.read_bytes())
+        whole[16:24] = (60_000).to_bytes(4, "big") * 2
+        import zlib
+
+        whole[29:33] = zlib.crc32(bytes(whole[12:29])).to_bytes(4, "big")
+        file.write_bytes(bytes(whole))
+    (source,), _ = find_sources([str(file)])
+    with pytest.raises(ImageError, match=message):
+        count_pages(source)
+
+
+def test_pdf(tmp_path: Path) -> None:
+    pytest.importorskip("pypdfium2")
+    pages = [Image.new("L", (300, 400), 255), Image.new("L", (200, 100), 0)]
+    pages[0].save(tmp_path / "d.pdf", save_all=True, append_images=pages[1:], resolution=72)
+    assert names_of([tmp_path / "d.pdf"]) == ["d-0001", "d-0002"]
+    (source,), _ = find_sources([str(tmp_path / "d.pdf")])
+    assert load_page(source, 0, 72).size == (300, 400)
+    assert load_page(source, 1, 144).size == (400, 200)
+    assert load_page(source, 1, 72).getextrema()[1] < 20
+    (tmp_path / "bad.pdf").write_bytes(b"%PDF-1.4 and then nothing")
+    (source,), _ = find_sources([str(tmp_path / "bad.pdf")])
+    with pytest.raises(ImageError, match="not a PDF"):
+        count_pages(source)
+
+
+def test_without_pypdfium2_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pypdfium2", None)
+    (tmp_path / "d.pdf").write_bytes(b"%PDF")
+    (source,), _ = find_sources([str(tmp_path / "d.pdf")])
+    with pytest.raises(SpikeHTRError, match=r"spikehtr\[pdf\]"):
+        count_pages(source)
