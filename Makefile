@@ -31,7 +31,7 @@ format: .venv/.dev
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install -c constraints.txt -e '.[dev,oracle]'
+	$(PIP) install -c constraints.txt -e '.[dev,oracle,export]'
 	@touch $@
 
 clean:

@@ -16,6 +16,7 @@ from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
+    from spikehtr.data.batching import Lines
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import Loaded
 
@@ -149,18 +150,19 @@ def nir(
     from spikehtr.weights import load_model
 
     loaded = load_model(model)
+    reference = Recognizer(loaded.net, loaded.config, loaded.charset)
+    chosen = _open(check, split, lines, reference)
     with counting(f"exporting {model.name}"):
         manifest = save(loaded, target, width)
     result: dict[str, Any] = {"file": str(target), "manifest": str(manifest)}
     told = [f"wrote {target}: {_size(target)}, and {manifest}: {_size(manifest)} (the model file: {_size(model)})"]
-    if check is not None:
-        from spikehtr.export.checking import compare_spikes, open_split
+    wrong = False
+    if chosen is not None:
+        from spikehtr.export.checking import compare_spikes
 
-        reference = Recognizer(loaded.net, loaded.config, loaded.charset)
-        with counting(f"opening {check}") as progress:
-            chosen = open_split(check, split, reference, lines, progress)
         with counting("simulating", len(chosen)) as progress:
             found = compare_spikes(reference, target, chosen, progress)
+        wrong = bool(found["different"]) or found["same_text"] < found["lines"]
         result["check"] = {"data": check, "split": split} | found
         told.append(
             f"check on {check} ({split}), float64: {found['different']} of {found['values']} values of "
@@ -168,7 +170,7 @@ def nir(
             f"same text in {found['same_text']} of {found['lines']} lines"
         )
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
-    if check is not None and (found["different"] or found["same_text"] < found["lines"]):
+    if wrong:
         raise typer.Exit(1)
 
 
@@ -197,12 +199,7 @@ def _export(
     loaded = load_model(model)
     reference = Recognizer(loaded.net, loaded.config, loaded.charset)
     source, split, count, batch_size = check
-    lines = None
-    if source is not None:
-        from spikehtr.export.checking import open_split
-
-        with counting(f"opening {source}") as progress:
-            lines = open_split(source, split, reference, count, progress)
+    lines = _open(source, split, count, reference)
     start = time.perf_counter()
     with counting(f"exporting {model.name}, a minute or two"):
         save(loaded, target)
@@ -222,6 +219,16 @@ def _export(
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
     if exact and lines is not None and result["check"]["different"]:
         raise typer.Exit(1)
+
+
+def _open(source: str | None, split: str, count: int, reference: Recognizer) -> Lines | None:
+    """The lines of --check, before the work: what is wrong with them is told at once."""
+    if source is None:
+        return None
+    from spikehtr.export.checking import open_split
+
+    with counting(f"opening {source}") as progress:
+        return open_split(source, split, reference, count, progress)
 
 
 def _size(path: Path) -> str:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from spikehtr.data.batching import Lines
+from spikehtr.data.batching import Lines, to_batch
 from spikehtr.data.compiling import open_lines
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.errors import SpikeHTRError
@@ -122,10 +121,10 @@ def _alone(net: Network, lines: Lines) -> float:
     """Milliseconds for one line by itself, from pixels to logits: the median over a few, each read once before."""
     times = []
     for index in range(min(_ALONE, len(lines))):
-        batch = lines.batch(np.array([index])).to("cpu")
-        net(batch.images, batch.widths)
+        images, widths = to_batch([lines[index].pixels])
+        net(images, widths)
         start = time.perf_counter()
-        net(batch.images, batch.widths)
+        net(images, widths)
         times.append(time.perf_counter() - start)
     return 1000 * statistics.median(times)
 

@@ -39,11 +39,11 @@ def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, int8: 
         assert program is not None
         model = program.model_proto
     _tidy(model)
-    if int8:
-        model = quantise(model)
-    onnx.helper.set_model_props(model, describe(loaded, channels, "int8" if int8 else "fp32"))
+    onnx.helper.set_model_props(model, describe(loaded, channels, "fp32"))
     with whole_file(path) as temporary:
         onnx.save(model, temporary, format="protobuf")
+        if int8:
+            quantise(temporary, temporary)
 
 
 def read(path: str | os.PathLike[str]) -> Recognizer:
@@ -69,19 +69,23 @@ def read(path: str | os.PathLike[str]) -> Recognizer:
     return recognizer(header, run)
 
 
-def quantise(model: Any) -> Any:
-    """Linear maps with int8 weights, a scale for each output channel; what they read is scaled when it is read.
+def quantise(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """A file of `save` with its linear maps in int8: weights for good, a scale for each output; what they read, anew
+    each time, one scale for all.
 
     Convolutions stay as they are: they hold few of the weights, and onnxruntime's integer ones are slower.
     """
-    (tools,) = need("onnxruntime.quantization")
+    onnx, tools = need("onnx", "onnxruntime.quantization")
+    model = onnx.load(source)
+    header = {entry.key: entry.value for entry in model.metadata_props} | {"precision": "int8"}
     with quiet(), tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "int8.onnx"
-        tools.quantize_dynamic(
-            model, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True, weight_type=tools.QuantType.QInt8
-        )
-        (onnx,) = need("onnx")
-        return onnx.load(target)
+        small = Path(folder) / "int8.onnx"
+        kinds = ["MatMul", "Gemm"]
+        tools.quantize_dynamic(model, small, kinds, per_channel=True, weight_type=tools.QuantType.QInt8)
+        model = onnx.load(small)
+    onnx.helper.set_model_props(model, header)
+    with whole_file(target) as temporary:
+        onnx.save(model, temporary, format="protobuf")
 
 
 def _tidy(model: Any) -> None:

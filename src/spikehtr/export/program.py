@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
+from zipfile import BadZipFile
 
 import torch
+from torch import Tensor
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.export.reading import describe, parse, recognizer
@@ -14,20 +17,21 @@ from spikehtr.files import whole_file
 from spikehtr.recognizer import Recognizer
 from spikehtr.weights import Loaded
 
+_ABOUT = ("nn_module_stack", "source_fn_stack", "torch_fn", "from_node")  # how a graph came about: most of its bytes
 _HEADER = ("format", "version", "config", "charset", "notes", "channels", "precision")
 
 
 def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1) -> None:
     """Write the network as a .pt2 file; its header lies beside the graph, as extra files."""
     program = trace(loaded.net, channels)
+    for node in program.graph.nodes:
+        for about in _ABOUT:
+            node.meta.pop(about, None)
+    data = io.BytesIO()  # given a path, torch would write its temporary name into the file
+    with quiet():
+        torch.export.save(program, data, extra_files=describe(loaded, channels, "fp32"))
     with whole_file(path) as temporary:
-        named = temporary.with_suffix(".pt2")  # torch minds the name
-        try:
-            with quiet():
-                torch.export.save(program, named, extra_files=describe(loaded, channels, "fp32"))
-            named.replace(temporary)
-        finally:
-            named.unlink(missing_ok=True)
+        temporary.write_bytes(data.getvalue())
 
 
 def read(path: str | os.PathLike[str]) -> Recognizer:
@@ -38,6 +42,12 @@ def read(path: str | os.PathLike[str]) -> Recognizer:
     try:
         with quiet():
             program = torch.export.load(path, extra_files=header)
-    except (RuntimeError, ValueError, KeyError) as error:
+            module = program.module()
+    except (RuntimeError, ValueError, KeyError, BadZipFile) as error:
         raise SpikeHTRError(f"{path}: not a program of torch.export ({str(error).splitlines()[0]})") from None
-    return recognizer(parse(header, path), program.module())
+
+    def run(images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits, lengths, spans = module(images, widths)
+        return logits, lengths, spans
+
+    return recognizer(parse(header, path), run)

@@ -58,8 +58,14 @@ def trace(net: Network, channels: int = 1) -> ExportedProgram:
     images, widths = torch.rand(2, channels, c.height, 16 * net.stride), torch.tensor([16, 10]) * net.stride
     size, tokens = Dim("batch", min=1, max=_BATCH), Dim("tokens", min=1, max=c.max_width // net.stride)
     shapes = ({0: size, 3: net.stride * tokens}, {0: size})
-    with quiet(), torch.no_grad():
-        program = torch.export.export(Frames(net.eval()), (images, widths), dynamic_shapes=shapes)
+    try:
+        with quiet(), torch.no_grad():
+            program = torch.export.export(Frames(net.eval()), (images, widths), dynamic_shapes=shapes)
+    except Exception as error:
+        if isinstance(net, SpikeHTR):  # must not happen
+            raise
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        raise SpikeHTRError(f"{c.arch} cannot be exported: torch.export stops ({reason})") from None
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine, which a file should not tell
     return program

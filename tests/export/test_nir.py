@@ -1,0 +1,131 @@
+"""The NIR file and its manifest, simulated without `model/`: the same spikes in every neuron, the same logits."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from export_help import CHARSET, loaded
+
+from conftest import draw_line
+from spikehtr.errors import SpikeHTRError
+from spikehtr.model.lif import MultiStepLIF
+
+nir = pytest.importorskip("nir", reason="the extra `export` is not installed")
+
+from spikehtr.export.nir import save  # noqa: E402
+from spikehtr.export.simulate import OPERATIONS, Simulation  # noqa: E402
+
+VARIANTS = {
+    "T=1": {"timesteps": 1},
+    "T=2": {},
+    "spikes first": {"encoder__spikes_first": True},
+    "strided grey ttfs": {
+        "encoder__stem_stride": [2, 4],
+        "encoder__strides": [[1, 1], [2, 1], [2, 1]],
+        "in_channels": 1,
+        "entry": "ttfs",
+        "reducer__mode": "prune-only",
+    },
+    "poisson": {"entry": "poisson", "lif__decay": 0.3, "reducer__mode": "merge-only", "encoder__downsample": "avg"},
+    "integrator": {
+        "lif__decay": 1.0,
+        "entry": "repeat",
+        "encoder__downsample": "max",
+        "encoder__bypass": False,
+        "positions": 8,
+        "reducer__mode": "none",
+    },
+    "one resolution": {"timesteps": 3, "encoder__dual_resolution": False},
+}
+
+
+def line(width):
+    """A drawn line [1, H, W] in float64, W of this many pixels."""
+    pixels = draw_line("a spiking pen")[:, :width]
+    assert pixels.shape[1] == width
+    return torch.from_numpy(pixels.copy())[None].double() / 255
+
+
+@torch.no_grad()
+def recorded(net, image):
+    """The network's logits [L, V], and what every neuron fired."""
+    fired, net = {}, net.double()
+    for name, module in net.named_modules():
+        if isinstance(module, MultiStepLIF):
+            module.register_forward_hook(lambda _, __, out, name=name: fired.__setitem__(name, out[:, 0]))
+    return net(image[None]).logits[0], fired
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_files_alone_give_the_same_spikes(variant, tmp_path):
+    model, image = loaded(**VARIANTS[variant]), line(96)
+    save(model, tmp_path / "m.nir", width=112)
+    logits, spikes = Simulation(tmp_path / "m.nir")(image)
+    expected, fired = recorded(model.net, image)
+    assert spikes.keys() == fired.keys()
+    assert len([name for name in fired if name.startswith("encoder")]) == 12
+    for name in fired:
+        assert torch.equal(spikes[name], fired[name]), name
+        assert 0 < fired[name].mean() < 1, name  # neither silent nor always on
+    assert logits.shape == expected.shape
+    assert torch.allclose(logits, expected, atol=1e-6)
+
+
+def test_a_changed_weight_changes_spikes(tmp_path):
+    """The comparison above can fail: the simulation reads the file's numbers, and the spikes depend on them."""
+    model, image = loaded(), line(96)
+    save(model, tmp_path / "m.nir", width=96)
+    simulation = Simulation(tmp_path / "m.nir")
+    _, before = simulation(image)
+    part = simulation.parts["encoder.stage2.conv.neuron"].nodes["encoder.stage2.conv.neuron"]
+    part.v_threshold = part.v_threshold + np.float32(0.1)
+    _, after = simulation(image)
+    assert torch.equal(before["encoder.stage1.conv.neuron"], after["encoder.stage1.conv.neuron"])
+    assert not torch.equal(before["encoder.stage2.conv.neuron"], after["encoder.stage2.conv.neuron"])
+
+
+def test_the_manifest_names_every_step_and_every_node(tmp_path):
+    assert save(loaded(), tmp_path / "m.nir", width=64) == tmp_path / "m.json"
+    manifest = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
+    graph = nir.read(tmp_path / "m.nir")
+    known = {"image"}
+    for step in manifest["steps"]:
+        assert set(step["reads"]) <= known, step["name"]
+        assert step["name"] not in known
+        known.add(step["name"])
+        if step["on"] == "nir":
+            part = graph.nodes[step["name"]]
+            found = part.nodes if isinstance(part, nir.NIRGraph) else {step["name"]: part}
+            kinds = {name: type(node).__name__ for name, node in found.items() if name not in ("input", "output")}
+            assert kinds == step["nodes"]
+        else:
+            assert manifest["operations"][step["operation"]] == OPERATIONS[step["operation"]].__doc__
+            assert manifest["operations"][step["operation"]]
+    assert manifest["output"] == manifest["steps"][-1]["name"]
+    assert manifest["charset"] == list(CHARSET.characters)
+
+
+def test_neurons_are_nir_s_with_the_stated_time_step(tmp_path):
+    save(loaded(lif__decay=0.75, lif__threshold=0.8), tmp_path / "m.nir", width=64)
+    manifest = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
+    node = nir.read(tmp_path / "m.nir").nodes["encoder.stage1.conv.neuron"].nodes["encoder.stage1.conv.neuron"]
+    assert isinstance(node, nir.LIF)
+    assert node.tau.shape == (8, 32, 64)
+    assert np.allclose(1 - manifest["dt"] / node.tau, 0.75)  # what is left of the membrane after a step
+    assert np.allclose(manifest["dt"] / node.tau * node.r, 1.0)  # the input counts in full
+    assert np.allclose(node.v_threshold, 0.8)
+    assert not node.v_leak.any()
+    assert not node.v_reset.any()
+
+
+def test_what_cannot_be_expressed_is_refused(tmp_path):
+    with pytest.raises(SpikeHTRError, match="nothing in this one fires: its neuron is GELU"):
+        save(loaded(neuron="gelu"), tmp_path / "m.nir")
+    for width in (0, 30, 8196):
+        with pytest.raises(SpikeHTRError, match="--width must be a multiple of 4 up to 8192"):
+            save(loaded(), tmp_path / "m.nir", width)
+    assert not list(tmp_path.iterdir())
+    save(loaded(), tmp_path / "m.nir", width=64)
+    with pytest.raises(SpikeHTRError, match="is for lines 32 pixels high, up to 64 wide, in steps of 4"):
+        Simulation(tmp_path / "m.nir")(torch.zeros(1, 32, 68))
