@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages_help import random_recognizer, simple_page
 from PIL import Image
 
+from pages_help import random_recognizer, simple_page
 from spikehtr.data.geometry import cut_line
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import Failure, Names, find_sources

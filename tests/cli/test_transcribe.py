@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from pages_help import save_random, simple_page
+from spikehtr.cli import app
+from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.tree import Page
+from spikehtr.recognizer import Recognizer
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random(tmp_path_factory.mktemp("model") / "random.safetensors")
+
+
+def run(model: Path, *arguments: object) -> Result:
+    return CliRunner().invoke(app, ["transcribe", "--device", "cpu", "-m", str(model), *map(str, arguments)])
+
+
+def make(folder: Path, names: list[str]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(names):
+        simple_page(1, seed=number, size=(700, 300))[0].save(folder / name)
+    return [folder / name for name in names]
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_mixture_with_bad_files_among_it(model: Path, tmp_path: Path) -> None:
+    make(tmp_path / "in", ["a.png", "b.jpg", "sub.tif"])
+    line = simple_page(1)[0].crop((80, 70, 680, 150))
+    line.save(tmp_path / "in" / "line.webp")
+    (tmp_path / "in" / "empty.png").touch()
+    (tmp_path / "in" / "words.jpg").write_text("no image")
+    (tmp_path / "in" / "cut.png").write_bytes((tmp_path / "in" / "a.png").read_bytes()[:2000])
+    (tmp_path / "in" / "broken.xml").write_text("<PcGts><Page")
+    result = run(model, tmp_path / "in", tmp_path / "nowhere.png", "-o", tmp_path / "out")
+    assert result.exit_code == 1, result.output
+    assert files_in(tmp_path / "out") == ["a.txt", "b.txt", "line.txt", "sub.txt"]
+    assert "4 pages" in result.stderr
+    assert "5 could not be read" in result.stderr
+    for name, reason in (("empty.png", "empty"), ("words.jpg", "not an image"), ("cut.png", "damaged")):
+        assert any(name in row and reason in row for row in result.stderr.splitlines())
+    assert "nowhere.png" in result.stderr
+    assert "broken.xml" in result.stderr
+    recognizer = Recognizer.load(model)
+    for name in ("a.png", "b.jpg"):
+        expected = recognizer.transcribe_page(tmp_path / "in" / name).to_text()
+        assert (tmp_path / "out" / name).with_suffix(".txt").read_text(encoding="utf-8") == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "suffix", "start"),
+    [
+        ("json", ".json", '{\n "format": "spikehtr-page-1"'),
+        ("page", ".xml", "<?xml"),
+        ("alto", ".xml", "<?xml"),
+        ("hocr", ".html", "<?xml"),
+    ],
+)
+def test_formats(form: str, suffix: str, start: str, model: Path, tmp_path: Path) -> None:
+    make(tmp_path, ["a.png"])
+    assert run(model, tmp_path / "a.png", "-o", tmp_path / "out", "-f", form, "--overlay").exit_code == 0
+    assert (tmp_path / "out" / f"a{suffix}").read_text(encoding="utf-8").startswith(start)
+    with Image.open(tmp_path / "out" / "a.overlay.png") as overlay:
+        assert overlay.size == (1400, 300)
+        colours = overlay.convert("RGB").getcolors(1 << 20)
+        assert colours is not None
+        assert any(red > green + 60 for _, (red, green, _) in colours)  # a network that knows nothing: drawn in red
+
+
+def test_without_a_folder_results_are_printed_in_order(model: Path, tmp_path: Path) -> None:
+    files = make(tmp_path, ["z.png", "a.png"])
+    recognizer = Recognizer.load(model)
+    texts = [recognizer.transcribe_page(file).to_text() for file in files]
+    assert run(model, *files).stdout == f"==> z <==\n{texts[0]}==> a <==\n{texts[1]}"
+    assert run(model, files[0]).stdout == texts[0]
+    rows = run(model, *files, "-f", "json").stdout.splitlines()
+    assert [Page.from_json(row).to_text() for row in rows] == texts
+    assert [json.loads(row)["image"] for row in rows] == ["z.png", "a.png"]
+
+
+def test_resume_reads_only_what_is_missing_and_ends_the_same(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    make(tmp_path / "in", ["1.png", "2.png", "3.png"])
+    make(tmp_path / "in" / "x", ["1.png"])
+    assert run(model, tmp_path / "in", "-o", tmp_path / "whole", "-f", "page").exit_code == 0
+    assert run(model, tmp_path / "in" / "2.png", "-o", tmp_path / "part", "-f", "page").exit_code == 0
+    before = (tmp_path / "part" / "2.xml").stat().st_mtime_ns
+    again = run(model, tmp_path / "in", "-o", tmp_path / "part", "-f", "page", "--resume")
+    assert again.exit_code == 0
+    assert "3 pages" in again.stderr
+    assert "1 pages were there already" in again.stderr
+    assert (tmp_path / "part" / "2.xml").stat().st_mtime_ns == before
+    assert files_in(tmp_path / "part") == files_in(tmp_path / "whole") == ["1.xml", "2.xml", "3.xml", "x/1.xml"]
+    for name in files_in(tmp_path / "whole"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_doubtful_words(model: Path, tmp_path: Path) -> None:
+    (file,) = make(tmp_path, ["a.png"])
+    words = run(model, file, "--min-confidence", "1").stdout.split()
+    assert words
+    assert all(word.endswith("[?]") for word in words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-f", "page"], "add --output"),
+        (["--resume"], "add --output"),
+        (["--overlay"], "add --output"),
+        (["-o", "a.png"], "name a folder"),
+        (["-m", "no.safetensors"], "no such file"),
+    ],
+)
+def test_wrong_use(
+    arguments: list[str], message: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, ["a.png"])
+    monkeypatch.chdir(tmp_path)
+    result = run(model, "a.png", *arguments)
+    assert isinstance(result.exception, SpikeHTRError)
+    assert message in str(result.exception)
+
+
+def test_no_model_and_nothing_to_read(model: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["transcribe", "x.png"])
+    assert "--model FILE" in str(result.exception)
+    assert "nothing to read" in str(run(model, tmp_path / "no.png").exception)
+
+
+def test_inputs_are_never_overwritten(model: Path, tmp_path: Path) -> None:
+    make(tmp_path, ["a.png"])
+    assert run(model, tmp_path / "a.png", "-o", tmp_path, "-f", "page").exit_code == 0
+    written = (tmp_path / "a.xml").read_bytes()
+    result = run(model, tmp_path / "a.xml", "-o", tmp_path, "-f", "page")
+    assert "would be overwritten" in str(result.exception)
+    assert (tmp_path / "a.xml").read_bytes() == written
