@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from spikehtr.assets import FONTS
 from spikehtr.files import whole_file
 from spikehtr.pages.tree import Page, Region, TextLine, Word
 
@@ -79,5 +82,12 @@ def _drawable(word: Word) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in word.text)
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size)
+@lru_cache(maxsize=32)
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    """DejaVu, which knows most scripts and comes with matplotlib (found, not imported); else a font of ours."""
+    home = find_spec("matplotlib")
+    if home is not None and home.origin is not None:
+        file = Path(home.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
+        if file.is_file():
+            return ImageFont.truetype(str(file), size)
+    return ImageFont.truetype(str(FONTS / "Caveat-Regular.ttf"), size)
