@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,15 @@ def test_inputs_are_never_overwritten(model: Path, tmp_path: Path) -> None:
     result = run(model, tmp_path / "a.xml", "-o", tmp_path, "-f", "page")
     assert "would be overwritten" in str(result.exception)
     assert (tmp_path / "a.xml").read_bytes() == written
+
+
+def test_a_name_that_is_no_unicode(model: Path, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"p\xff.png")
+    try:
+        make(tmp_path, [odd, "q.png"])
+    except OSError:
+        pytest.skip("this disk takes no such names")
+    for form in ("text", "json", "page", "alto", "hocr"):
+        assert run(model, tmp_path / odd, "-o", tmp_path / form, "-f", form).exit_code == 0
+        assert len(files_in(tmp_path / form)) == 1
+    assert "==> p\ufffd <==" in run(model, tmp_path / odd, tmp_path / "q.png").stdout

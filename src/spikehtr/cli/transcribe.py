@@ -111,8 +111,10 @@ def _check(model: Path | None, form: Form, output: Path | None, resume: bool, ov
 
 
 def _show(name: str, result: str, form: Form, sources: int) -> None:
+    from spikehtr.pages.writing import clean
+
     if form is Form.text and sources > 1:
-        typer.echo(f"==> {name} <==")
+        typer.echo(f"==> {clean(name)} <==")
     typer.echo(result, nl=False)
     sys.stdout.flush()
 

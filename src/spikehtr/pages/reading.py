@@ -20,6 +20,7 @@ from spikehtr.pages.given import LinePlace, RegionPlace, read_given
 from spikehtr.pages.inputs import Failure, PageJob, load_page
 from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
 from spikehtr.pages.tree import Page, Region, TextLine, words_of
+from spikehtr.pages.writing import clean
 from spikehtr.recognizer import WINDOW, Fitted, ImageLike, Line, Recognizer, open_image
 
 Mode = Literal["auto", "line", "page"]
@@ -118,7 +119,7 @@ def assemble(sheet: Sheet, regions: list[RegionPlace], lines: list[Line], model:
             words = words_of(line, place.outline, left_of(place))
             texts.append(TextLine(place.id, place.outline, place.baseline, words, line.confidence))
         out.append(Region(region.id, tuple(texts), region.kind, region.polygon))
-    return Page(sheet.image, *sheet.gray.size, tuple(out), model, tuple(sheet.problems))
+    return Page(clean(sheet.image), *sheet.gray.size, tuple(out), model, tuple(sheet.problems))
 
 
 def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int = 16) -> Page:
