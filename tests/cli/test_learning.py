@@ -63,24 +63,28 @@ def steps_done(folder):
     try:
         with safe_open(str(folder / "last.safetensors"), "pt") as file:
             return json.loads(file.metadata()["state"])["step"]
-    except FileNotFoundError:  # not there yet, or just being put in place
+    except (FileNotFoundError, RuntimeError):  # not there yet, or just being put in place
         return 0
 
 
+def again(folder):
+    """What continues a run, if it has got as far as a checkpoint."""
+    return ["--resume"] if (folder / "last.safetensors").exists() or (folder / "previous.safetensors").exists() else []
+
+
 def test_a_small_network_learns_to_read_and_three_kills_change_nothing(place):
-    whole = start(place, "whole")
-    deadline = time.monotonic() + 600
-    for number, at in enumerate(sorted(random.SystemRandom().sample(range(1, 500), 3))):
-        killed = start(place, "killed", *(["--resume"] if number and steps_done(place / "killed") else []))
-        while steps_done(place / "killed") < at - at % 40 and killed.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        time.sleep(random.SystemRandom().random())  # somewhere within the steps that follow
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
-    last = start(place, "killed", *(["--resume"] if steps_done(place / "killed") else []))
-    assert last.wait(timeout=600) == 0
-    assert whole.wait(timeout=600) == 0
+    with start(place, "whole") as whole:
+        deadline = time.monotonic() + 600
+        for at in sorted(random.SystemRandom().sample(range(1, 500), 3)):
+            with start(place, "killed", *again(place / "killed")) as killed:
+                while steps_done(place / "killed") < at - at % 40 and killed.poll() is None:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+                time.sleep(random.SystemRandom().random())  # somewhere within the steps that follow
+                killed.send_signal(signal.SIGKILL)
+        with start(place, "killed", *again(place / "killed")) as last:
+            assert last.wait(timeout=600) == 0
+        assert whole.wait(timeout=600) == 0
     a, b = (load_file(place / name / "last.safetensors") for name in ("whole", "killed"))
     assert a.keys() == b.keys()
     assert all((a[name] == b[name]).all() for name in a)
