@@ -1,6 +1,7 @@
 """The NIR file and its manifest, simulated without `model/`: the same spikes in every neuron, the same logits."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,3 +130,8 @@ def test_what_cannot_be_expressed_is_refused(tmp_path):
     save(loaded(), tmp_path / "m.nir", width=64)
     with pytest.raises(SpikeHTRError, match="is for lines 32 pixels high, up to 64 wide, in steps of 4"):
         Simulation(tmp_path / "m.nir")(torch.zeros(1, 32, 68))
+
+
+def test_the_documentation_names_every_host_operation():
+    text = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    assert [name for name in OPERATIONS if f"`{name}`" not in text] == []
