@@ -15,11 +15,12 @@ FLOOR = 0.05  # how much darker than its paper ink must be at the least
 NOISE = 2.5  # and how many times the paper's own grain
 FOLD_DARK, FOLD_SHARE = 0.03, 0.8  # the fold's shadow, and over what share of the height it must be seen
 CROOKED, MOST_RULINGS = 1.0, 400  # pixels off the straight that a ruling may be in the mean; rulings to look at
+STROKE = 9  # pixels, at half size: more is no stroke
 RULING = 7  # pixels that a ruling is thick at the most
 UNBROKEN = 0.85  # on what share of its length it must be seen
 VISIBLE = 0.25  # and be as dark as ink
 CLEAR = 19  # pixels across the square around a stroke in which rulings are left alone
-LOCAL = 0.42  # and what share of the darkest strokes around it
+LOCAL = 0.34  # and what share of the darkest strokes around it
 
 
 def find_ink(gray: Gray) -> tuple[Mask, NDArray[np.float32], float | None]:
@@ -78,6 +79,8 @@ def _needed(dark: NDArray[np.float32]) -> NDArray[np.float32]:
     grain = float(np.median(dark))  # most of a page is paper
     size = max(15, max(dark.shape) // 40 | 1)
     small = cv2.resize(dark, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+    # Strokes alone: a dark edge or blot must not make the writing beside it look faint.
+    small = cv2.morphologyEx(small, cv2.MORPH_TOPHAT, np.ones((STROKE, STROKE), np.uint8))
     darkest = cv2.dilate(small, np.ones((size, size), np.uint8))
     darkest = cv2.resize(cv2.blur(darkest, (size, size)), dark.shape[::-1], interpolation=cv2.INTER_LINEAR)
     needed: NDArray[np.float32] = np.maximum(LOCAL * darkest, max(FLOOR, NOISE * grain))

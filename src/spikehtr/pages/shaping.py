@@ -8,8 +8,9 @@ import numpy as np
 from spikehtr.pages.owning import Owned
 from spikehtr.pages.ridges import Floats, Ridge
 
-ABOVE, BELOW = 2.5, 0.7  # sizes that the outline goes above and below the baseline at the least
-MARGIN = 0.35  # sizes of paper around the ink
+ABOVE, BELOW = 2.8, 0.9  # sizes that the outline goes above and below the baseline at the least
+HIGHEST, LOWEST = 6.5, 4.0  # and at the most: one flourish or ruling must not make the whole line small when scaled
+MARGIN = 0.6  # sizes of paper around the ink
 REACH = 2.0  # sizes to each side over which the highest and the lowest ink count: no notches between letters
 ENDS = 3.0  # sizes past the x-height's ends for strokes that lead in or out
 
@@ -26,8 +27,8 @@ def outline(line: Ridge, owned: Owned, baseline: Floats, width: int, height: int
     near = np.abs(owned.x[None] - x[:, None]) <= REACH * size  # [n, bins]
     top = np.where(near, owned.top[None], np.inf).min(1)
     bottom = np.where(near, owned.bottom[None], -np.inf).max(1)
-    upper = np.minimum(top - margin, base - ABOVE * size)
-    lower = np.maximum(bottom + margin, base + BELOW * size)
+    upper = np.clip(top - margin, base - HIGHEST * size, base - ABOVE * size)
+    lower = np.clip(bottom + margin, base + BELOW * size, base + LOWEST * size)
     edges = [_simple(np.stack([x, np.clip(edge, 0, height - 1.0)], 1), 0.15 * size) for edge in (upper, lower)]
     return np.concatenate([edges[0], edges[1][::-1]])
 
