@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pages_help import TEXTS, baselines_of, draw_page, simple_page
 from PIL import Image, ImageDraw
 
+from pages_help import TEXTS, baselines_of, draw_page, simple_page
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.scoring import score
 from spikehtr.pages.segmenting import FoundLine, find_lines, segmenter
