@@ -15,8 +15,8 @@ test: .venv/.dev
 	$(BIN)/python -m pytest
 
 lint: .venv/.dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 
 format: .venv/.dev
