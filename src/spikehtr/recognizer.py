@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from spikehtr.config import Config
-from spikehtr.data.batching import to_batch
+from spikehtr.data.batching import pad_right
 from spikehtr.data.geometry import fit_line
 from spikehtr.data.images import load_line, open_gray, to_gray
-from spikehtr.decoding.greedy import Decoded, decode_greedy
+from spikehtr.decoding.greedy import Decoded, Frames, best_frames, decode_frames
 from spikehtr.errors import SpikeHTRError
+from spikehtr.inference import Precision, Reader, make_reader
 from spikehtr.model.network import Network
+from spikehtr.model.reducer import HostCopy
 from spikehtr.text import Charset
 from spikehtr.weights import load_model
 
@@ -60,32 +62,49 @@ class Recognizer:
     """Reads lines and pages. Keeps no state between calls; a line's text does not depend on the lines beside it."""
 
     def __init__(
-        self, net: Network, config: Config, charset: Charset, temperature: float = 1.0, name: str = "a model"
+        self,
+        net: Network,
+        config: Config,
+        charset: Charset,
+        temperature: float = 1.0,
+        name: str = "a model",
+        reader: Reader | None = None,
     ) -> None:
-        """`temperature` divides the logits: above 1 it lowers confidences that are too high, and changes no text."""
+        """`temperature` divides the logits: above 1 it lowers confidences that are too high, and changes no text.
+
+        `reader` runs the network; by default the fastest way there is on its device.
+        """
         if not temperature > 0:
             raise SpikeHTRError(f"temperature must be above 0, not {temperature}")
         self.net, self.config, self.charset = net.eval(), config, charset
         self.temperature, self.name = temperature, name
+        self.reader = reader or make_reader(self.net)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Self:
+    def load(
+        cls, path: str | os.PathLike[str], device: str | torch.device = "cpu", precision: Precision = "auto"
+    ) -> Self:
+        """A model file. `precision`: fp32, bf16, or auto, which is bf16 on a GPU that has it and fp32 elsewhere."""
         loaded = load_model(path)
         temperature = float(loaded.notes.get("temperature", 1.0))
-        return cls(loaded.net.to(device), loaded.config, loaded.charset, temperature, Path(path).name)
+        net = loaded.net.to(device)
+        reader = make_reader(net, precision)
+        return cls(net, loaded.config, loaded.charset, temperature, Path(path).name, reader)
 
     @overload  # a string is a path here, not a sequence of them
-    def transcribe(self, images: ImageLike, batch_size: int = 16) -> Line: ...  # type: ignore[overload-overlap]
+    def transcribe(self, images: ImageLike, batch_size: int | None = None) -> Line: ...  # type: ignore[overload-overlap]
     @overload
-    def transcribe(self, images: Sequence[ImageLike], batch_size: int = 16) -> list[Line]: ...
+    def transcribe(self, images: Sequence[ImageLike], batch_size: int | None = None) -> list[Line]: ...
 
-    def transcribe(self, images: ImageLike | Sequence[ImageLike], batch_size: int = 16) -> Line | list[Line]:
+    def transcribe(self, images: ImageLike | Sequence[ImageLike], batch_size: int | None = None) -> Line | list[Line]:
         """The Line of an image, or of each in a list, in order.
 
         An image is a path, a PIL image, an array of bytes [h, w] or [h, w, 3], or the bytes of an image file.
+        `batch_size`: lines read at a time; by default what suits the device, 16 on a CPU and 128 on a GPU.
         """
         if isinstance(images, str | os.PathLike | Image.Image | np.ndarray | bytes):
             return self.read([self.fit(images)])[0]
+        batch_size = self.reader.batch_size if batch_size is None else batch_size
         if batch_size < 1:
             raise SpikeHTRError(f"batch_size must be 1 or more, not {batch_size}")
         out: list[Line] = []
@@ -99,7 +118,7 @@ class Recognizer:
         self,
         image: ImageLike,
         segmenter: str | Segmenter = "builtin",
-        batch_size: int = 16,
+        batch_size: int | None = None,
     ) -> Page:
         """Find the lines of a page and read them. `segmenter`: builtin, kraken, or a function of your own.
 
@@ -107,7 +126,7 @@ class Recognizer:
         """
         from spikehtr.pages.reading import read_page
 
-        return read_page(self, image, segmenter, batch_size)
+        return read_page(self, image, segmenter, batch_size or self.reader.batch_size)
 
     def fit(self, image: ImageLike) -> Fitted:
         """A line image made the network's input."""
@@ -117,24 +136,42 @@ class Recognizer:
     def read_many(self, lines: Sequence[Fitted], batch_size: int) -> list[Line]:
         """Any number of lines, in batches of like width; in the order they came."""
         order = sorted(range(len(lines)), key=lambda index: lines[index].pixels.shape[1])
+        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
         out: dict[int, Line] = {}
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            out.update(zip(rows, self.read([lines[row] for row in rows]), strict=True))
+        started: tuple[list[int], _Started] | None = None
+        for rows in [*batches, None]:  # a GPU reads one batch while the host decodes the one before
+            ahead = None if rows is None else (rows, self._start([lines[row] for row in rows]))
+            if started is not None:
+                out.update(zip(started[0], self._finish(started[1]), strict=True))
+            started = ahead
         return [out[index] for index in range(len(lines))]
 
-    @torch.no_grad()
     def read(self, lines: Sequence[Fitted]) -> list[Line]:
         """One batch."""
-        device = next(self.net.parameters()).device
-        batch, widths = to_batch([line.pixels for line in lines])
-        out = self.net(batch.to(device), widths)
-        decoded = decode_greedy(out.logits / self.temperature, out.lengths, self.charset)
-        spans = out.spans.cpu().numpy() * self.net.stride
+        return self._finish(self._start(lines))
+
+    @torch.no_grad()
+    def _start(self, lines: Sequence[Fitted]) -> _Started:
+        """Ask for a batch. A GPU has then begun with it."""
+        out = self.reader(*pad_right([line.pixels for line in lines]))
+        return _Started(lines, best_frames(out.logits / self.temperature, out.lengths), HostCopy(out.spans))
+
+    def _finish(self, started: _Started) -> list[Line]:
+        """Wait for it, and decode it."""
+        decoded = decode_frames(started.frames, self.charset)
+        spans = started.spans.wait().numpy() * self.net.stride
         return [
             _line(text, places, line.pixels.shape[1], line.original)
-            for text, places, line in zip(decoded, spans, lines, strict=True)
+            for text, places, line in zip(decoded, spans, started.lines, strict=True)
         ]
+
+
+class _Started(NamedTuple):
+    """A batch that is being read."""
+
+    lines: Sequence[Fitted]
+    frames: Frames
+    spans: HostCopy  # [B, L, 2]
 
 
 def open_image(image: ImageLike) -> Image.Image:

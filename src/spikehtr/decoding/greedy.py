@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from spikehtr.model.reducer import HostCopy
 from spikehtr.text import CharacterSpan, Charset
 
 
@@ -22,14 +23,31 @@ class Decoded(NamedTuple):
         return "".join(span.character for span in self.spans)
 
 
+class Frames(NamedTuple):
+    """The likeliest label of each frame and its log-probability, on their way to the host; both [B, L]."""
+
+    log_probs: HostCopy
+    labels: HostCopy
+    lengths: HostCopy  # [B]
+
+
 @torch.no_grad()
-def decode_greedy(logits: Tensor, lengths: Tensor, charset: Charset) -> list[Decoded]:
-    """logits [B, L, V], lengths [B] -> a Decoded for each line."""
+def best_frames(logits: Tensor, lengths: Tensor) -> Frames:
+    """logits [B, L, V], lengths [B] -> Frames. A GPU is asked for them without waiting."""
     best = logits.float().log_softmax(-1).max(-1)
-    log_probs, labels = best.values.cpu(), best.indices.cpu()  # [B, L]
+    return Frames(HostCopy(best.values), HostCopy(best.indices), HostCopy(lengths))
+
+
+def decode_frames(frames: Frames, charset: Charset) -> list[Decoded]:
+    log_probs, labels, lengths = (copy.wait() for copy in frames)
     lines = []
-    for row, frames, n in zip(log_probs, labels, lengths.tolist(), strict=True):
-        spans = charset.decode_spans(frames[:n].tolist())
+    for row, chosen, n in zip(log_probs, labels.tolist(), lengths.tolist(), strict=True):
+        spans = charset.decode_spans(chosen[:n])
         confidences = [float(row[span.start : span.end].max().exp()) for span in spans]
         lines.append(Decoded(spans, confidences, float(row[:n].mean().exp())))
     return lines
+
+
+def decode_greedy(logits: Tensor, lengths: Tensor, charset: Charset) -> list[Decoded]:
+    """logits [B, L, V], lengths [B] -> a Decoded for each line."""
+    return decode_frames(best_frames(logits, lengths), charset)

@@ -103,14 +103,14 @@ class SpikeHTR(Network):
         keep_ratio = reduction.lengths / lengths
         return Output(logits, reduction.lengths, aux_logits, reduction.spans, keep_ratio)
 
-    def reduce(self, z: Tensor, lengths: Tensor, min_lengths: Tensor | None = None) -> Reduction:
-        """Preview by the shared head, then keep and merge: [T, B, L0, d] -> Reduction [T, B, L, d]."""
+    def reduce(self, z: Tensor, lengths: Tensor, min_lengths: Tensor | None = None, full: bool = False) -> Reduction:
+        """Preview by the shared head, then keep and merge: [T, B, L0, d] -> Reduction [T, B, L, d] (L0, if `full`)."""
         if self.config.reducer.preview_gradient:
             preview = self.head(self.fuse_pre(z))  # [B, L0, V]
         else:
             with torch.no_grad():
                 preview = self.head(self.fuse_pre(z))
-        return self.reducer(z, lengths, preview, min_lengths)
+        return self.reducer(z, lengths, preview, min_lengths, full)
 
     def decode(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Reduced tokens [T, B, L, d], lengths [B] -> main and auxiliary logits [B, L, V]."""

@@ -65,7 +65,8 @@ class CTCLengthReducer(nn.Module):
     """tokens [T, B, L0, d] (or [B, L0, d]), lengths [B], preview logits [B, L0, V] -> Reduction.
 
     L is the longest reduced length, the one number the host must learn of a batch. A traced graph keeps L = L0, since
-    that length is data; so does training on a GPU, where waiting for it costs more than the shorter rows save.
+    that length is data; so does training on a GPU, where waiting for it costs more than the shorter rows save, and who
+    asks for it (`full`).
     `min_lengths` [B] (training only, from `ctc_min_length`): a line whose reduced length would fall below it is left
     unreduced, so that its transcript stays spellable.
     """
@@ -74,7 +75,14 @@ class CTCLengthReducer(nn.Module):
         super().__init__()
         self.config = config or ReducerConfig()
 
-    def forward(self, tokens: Tensor, lengths: Tensor, preview: Tensor, min_lengths: Tensor | None = None) -> Reduction:
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        preview: Tensor,
+        min_lengths: Tensor | None = None,
+        full: bool = False,
+    ) -> Reduction:
         c = self.config
         with nullcontext() if c.preview_gradient else torch.no_grad():
             log_pi = wide(preview).log_softmax(-1)  # [B, L0, V]
@@ -86,7 +94,7 @@ class CTCLengthReducer(nn.Module):
             kept = kept | (reduced < min_lengths)[:, None] & valid_mask(lengths, kept.shape[1])
             slot, reduced = self._assign(kept, lengths)
         # Training on a GPU, the host should never wait: it has the whole backward pass still to ask for.
-        full = torch.compiler.is_compiling() or (tokens.is_cuda and torch.is_grad_enabled())
+        full = full or torch.compiler.is_compiling() or (tokens.is_cuda and torch.is_grad_enabled())
         copy = None if full else HostCopy(reduced)
         spans = self._spans(slot)
         tokens, weights = self._pool(tokens, ink, spans)  # at L0, so that a GPU has work while the host waits

@@ -1,0 +1,260 @@
+"""From fitted lines to frames, as fast as the device allows: what `Recognizer` reads with.
+
+A `Reader` takes a batch of lines and gives the network's `Output`. `PlainReader` serves every network on every device.
+`GraphReader` serves Spike-HTR on a GPU: it rounds a batch up to one of few sizes and replays a recording of the pass
+(`kernels.recording`), so that the host launches a pass at once instead of kernel by kernel. Rounding up changes no
+line's result but for the last digits, since padding does not reach it.
+
+In bf16 (`precision`), logits differ from the reference's by about 1e-2 of their size, and a spike whose membrane lies
+within rounding of the threshold may flip; on real lines the text is the same but where two characters were as likely
+as each other. `evaluation.predict`, which makes the figures, always reads in fp32.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spikehtr import kernels
+from spikehtr.errors import SpikeHTRError
+from spikehtr.kernels.recording import Recordings
+from spikehtr.model.network import Network, Output
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.reducer import HostCopy
+
+Precision = Literal["auto", "fp32", "bf16"]
+Graphs = Literal["one", "two", "none"]
+
+_COLUMNS, _TOKENS = 64, 16  # canvas widths and, with two graphs, reduced lengths are rounded up to multiples of these
+_CPU_LINES, _GPU_LINES = 16, 128
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """`reader(images, widths)`: images [B, 1, H, W], bytes or floats in [0, 1] (`as_floats`), widths [B] -> Output.
+
+    On the host or on the reader's device. L of the result may be longer than any line's length.
+    """
+
+    batch_size: int  # lines a call, where the caller has no wish of its own
+
+    def __call__(self, images: Tensor, widths: Tensor) -> Output: ...
+
+
+def make_reader(net: Network, precision: Precision = "auto", graphs: Graphs = "one") -> Reader:
+    """The fastest reader there is for a network, on the device where it lies."""
+    half = in_half(precision, next(net.parameters()).device)
+    if graphs != "none" and isinstance(net, SpikeHTR) and can_record(net):
+        return GraphReader(net, half, graphs)
+    return PlainReader(net, half)
+
+
+def in_half(precision: Precision, device: torch.device) -> bool:
+    """Whether to compute in bf16; by itself only on a GPU that has it."""
+    if precision not in ("auto", "fp32", "bf16"):
+        raise SpikeHTRError(f"precision must be auto, fp32 or bf16, not {precision!r}")
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return precision == "bf16"
+
+
+def can_record(net: Network) -> bool:
+    """Whether a pass can be recorded: on a GPU, by kernels of which none waits for the device."""
+    weight = next(net.parameters())
+    return weight.device.type == "cuda" and isinstance(net, SpikeHTR) and kernels.fast(weight)
+
+
+def as_floats(images: Tensor) -> Tensor:
+    """Bytes as floats in [0, 1]; floats as they are."""
+    return images if images.is_floating_point() else images.float() / 255
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """No autocast, no TF32."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False  # not `cudnn.flags`: what is not named there is switched off
+    try:
+        with torch.autocast("cuda", enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+
+
+class PlainReader:
+    """The network's own forward pass, in fp32 or under bf16 autocast."""
+
+    def __init__(self, net: Network, half: bool = False) -> None:
+        self.net, self.half = net, half
+        self.batch_size = _GPU_LINES if self.device.type == "cuda" else _CPU_LINES
+        self._most: int | None = None  # pixels of a batch that fit, once more did not
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.net.parameters()).device
+
+    def precision(self) -> AbstractContextManager[object]:
+        kind = self.device.type
+        if self.half:  # without autocast's cache: a recording would hold on to what is in it
+            return torch.autocast(kind, torch.bfloat16, cache_enabled=False)
+        return full_precision() if kind == "cuda" else nullcontext()
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, widths: Tensor) -> Output:
+        """Where memory does not suffice for the batch, in halves; such sizes are halved at once from then on."""
+        lines, pixels = len(images), images[:, 0].numel()
+        if lines == 1 or self._most is None or pixels <= self._most:
+            try:
+                return self.read(images, widths)
+            except torch.OutOfMemoryError:
+                if lines == 1:
+                    raise SpikeHTRError(
+                        f"out of memory on a line of {images.shape[-1]} px: use a smaller data.max_width, or the CPU"
+                    ) from None
+                self._most = pixels // 2
+            if self.device.type == "cuda":  # not in the `except`: the traceback would keep alive what failed
+                torch.cuda.empty_cache()
+        half = -(-lines // 2)
+        return join([self(*part) for part in zip(images.split(half), widths.split(half), strict=True)])
+
+    def read(self, images: Tensor, widths: Tensor) -> Output:
+        images, widths = (send(value, self.device) for value in (images, widths))
+        with self.precision():
+            return self.net(as_floats(images), widths)  # type: ignore[no-any-return]
+
+
+class Before(NamedTuple):
+    """What the pass up to the mixer takes and gives."""
+
+    images: Tensor  # [B, 1, H, W], as they came
+    widths: Tensor  # [B]
+    tokens: Tensor  # [T, B, L0, d], reduced, rows past a line's length 0
+    lengths: Tensor  # [B]
+    spans: Tensor  # [B, L0, 2]
+    keep_ratio: Tensor  # [B]
+
+
+class After(NamedTuple):
+    """What the mixer takes and gives."""
+
+    tokens: Tensor  # [T, B, L, d]
+    lengths: Tensor  # [B]
+    logits: Tensor  # [B, L, V]
+    aux_logits: Tensor  # [B, L, V]
+
+
+class GraphReader(PlainReader):
+    """Spike-HTR by recordings. `graphs`:
+
+    - one: the whole pass, with L = L0: the host never waits for the device, and the mixer runs on rows that the reducer
+      has emptied, too.
+    - two: up to the reducer and from there; in between the host learns the longest reduced length, so that the mixer
+      runs on as many tokens as are left. It pays where the mixer is a large part and the batches are large.
+
+    Sizes are rounded up, so that few recordings serve all batches: canvases to multiples of 64 px, lines to powers of
+    two, reduced lengths to multiples of 16. A size is recorded when it is met the second time.
+    """
+
+    net: SpikeHTR
+
+    def __init__(self, net: SpikeHTR, half: bool = True, graphs: Graphs = "one") -> None:
+        super().__init__(net, half)
+        self.graphs = graphs
+        self._lock = threading.Lock()  # threads may share a reader, but not the tensors of a recording
+        self.before: Recordings[tuple[Before, After | None]] = Recordings(self.device)
+        self.after: Recordings[After] = Recordings(self.device)
+
+    def read(self, images: Tensor, widths: Tensor) -> Output:
+        if not kernels.unwatched(self.net):  # a replay would pass hooks by
+            return super().read(images, widths)
+        lines = len(images)
+        images, widths = round_up(images, widths, self.net.config.max_width)
+        with self._lock, self.precision():
+            start, end = self._begin(images, widths)
+            if end is None:
+                longest = int(HostCopy(start.lengths[:lines]).wait().max())
+                end = self._end(start, min(-(-longest // _TOKENS) * _TOKENS, start.tokens.shape[2]))
+            spans = start.spans[:, : end.logits.shape[1]]
+            found = (end.logits, start.lengths, end.aux_logits, spans, start.keep_ratio)
+            return Output(*(value[:lines].clone() for value in found))  # the next replay writes over them
+
+    def _begin(self, images: Tensor, widths: Tensor) -> tuple[Before, After | None]:
+        """All of it (one graph), or up to the reducer."""
+        key = (images.shape, images.dtype)
+        if not self.before.wanted(key):
+            return self._encode(send(images, self.device), send(widths, self.device))
+        held = self.before.get(key)
+        if held is None:
+            mine, own = images.to(self.device, copy=True), widths.to(self.device, copy=True)
+            self.before.add(key, lambda: self._encode(mine, own))
+            return self.before.replay(key)
+        held[0].images.copy_(pinned(images, self.device), non_blocking=True)
+        held[0].widths.copy_(pinned(widths, self.device), non_blocking=True)
+        return self.before.replay(key)
+
+    def _encode(self, images: Tensor, widths: Tensor) -> tuple[Before, After | None]:
+        net = self.net
+        canvas, own = net.prepare(as_floats(images), widths)
+        z, whole = net.encoder(canvas, own)  # [T, B, L0, d], [B]
+        reduced = net.reduce(net.positions(z, whole), whole, full=True)
+        start = Before(images, widths, reduced.tokens, reduced.lengths, reduced.spans, reduced.lengths / whole)
+        return start, None if self.graphs == "two" else self._decode(start.tokens, start.lengths)
+
+    def _end(self, start: Before, size: int) -> After:
+        """The mixer on the first `size` tokens of each line."""
+        tokens = start.tokens[:, :, :size]
+        key = (tokens.shape, tokens.dtype)
+        if not self.after.wanted(key):
+            return self._decode(tokens.contiguous(), start.lengths)
+        held = self.after.get(key)
+        if held is None:
+            mine, own = tokens.clone(memory_format=torch.contiguous_format), start.lengths.clone()
+            self.after.add(key, lambda: self._decode(mine, own))
+        else:
+            held.tokens.copy_(tokens)
+            held.lengths.copy_(start.lengths)
+        return self.after.replay(key)
+
+    def _decode(self, tokens: Tensor, lengths: Tensor) -> After:
+        return After(tokens, lengths, *self.net.decode(tokens, lengths))
+
+
+def round_up(images: Tensor, widths: Tensor, widest: int) -> tuple[Tensor, Tensor]:
+    """White columns up to a multiple of 64 (or to `widest`), and white lines one pixel wide up to a power of two."""
+    lines, width = images.shape[0], images.shape[-1]
+    right = max(0, min(-width % _COLUMNS, widest - width))
+    missing = (1 << (lines - 1).bit_length()) - lines
+    white = 1.0 if images.is_floating_point() else 255
+    images = F.pad(images, (0, right, 0, 0, 0, 0, 0, missing), value=white)
+    return images, F.pad(widths, (0, missing), value=1)
+
+
+def pinned(value: Tensor, device: torch.device) -> Tensor:
+    """From where a device can fetch it while the host goes on."""
+    return value.pin_memory() if value.device.type == "cpu" and device.type == "cuda" else value
+
+
+def send(value: Tensor, device: torch.device) -> Tensor:
+    return pinned(value, device).to(device, non_blocking=True)
+
+
+def join(parts: list[Output]) -> Output:
+    """The Output of several batches as one: rows are filled up with 0 to the longest."""
+    size = max(part.logits.shape[1] for part in parts)
+
+    def rows(of: Callable[[Output], Tensor]) -> Tensor:
+        return torch.cat([F.pad(of(part), (0, 0, 0, size - of(part).shape[1])) for part in parts])
+
+    aux = None
+    if all(part.aux_logits is not None for part in parts):
+        aux = rows(lambda part: part.logits if part.aux_logits is None else part.aux_logits)
+    lengths, ratios = (torch.cat([part[place] for part in parts]) for place in (1, 4))  # type: ignore[misc]
+    return Output(rows(lambda part: part.logits), lengths, aux, rows(lambda part: part.spans), ratios)

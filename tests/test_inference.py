@@ -1,0 +1,201 @@
+"""Readers: whatever way a batch takes, its lines are read as the network itself reads them."""
+
+import pytest
+import torch
+
+from conftest import draw_line, micro
+from inference_help import Rehearsals
+from spikehtr import SpikeHTR
+from spikehtr.baselines import build
+from spikehtr.config import Config
+from spikehtr.data.batching import pad_right
+from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.errors import SpikeHTRError
+from spikehtr.inference import GraphReader, PlainReader, Reader, full_precision, make_reader, round_up
+from spikehtr.recognizer import Recognizer
+from spikehtr.text import Charset
+from spikehtr.weights import save_model
+
+CHARSET = Charset.from_texts(["abcdefghijk"])
+GPU = torch.cuda.is_available()
+
+
+def network(**overrides):
+    torch.manual_seed(0)
+    net = SpikeHTR(micro(reducer__eta=9.0, reducer__gamma=0.4, **overrides).model, len(CHARSET)).eval()
+    with torch.no_grad():
+        net.head.linear.weight *= 6
+    return net
+
+
+def lines(*words):
+    return pad_right([draw_line(word, seed=seed) for seed, word in enumerate(words)])
+
+
+def rehearsed(net, graphs):
+    reader = GraphReader(net, half=False, graphs=graphs)
+    reader.before, reader.after = Rehearsals(), Rehearsals()
+    return reader
+
+
+def assert_same(found, expected, atol=1e-5):
+    assert torch.equal(found.lengths, expected.lengths)
+    assert torch.allclose(found.keep_ratio, expected.keep_ratio)
+    for row, n in enumerate(expected.lengths.tolist()):
+        assert torch.allclose(found.logits[row, :n], expected.logits[row, :n], atol=atol)
+        assert torch.allclose(found.aux_logits[row, :n], expected.aux_logits[row, :n], atol=atol)
+        assert torch.equal(found.spans[row, :n], expected.spans[row, :n])
+
+
+BATCHES = [("ink", "a long line", "so"), ("hand", "other words", "x"), ("nib", "still others", "on"), ("a",), ("b",)]
+
+
+@pytest.mark.parametrize("graphs", ["one", "two"])
+def test_recorded_passes_read_what_the_network_reads(graphs):
+    net = network().double()  # in fp32 a spike within rounding of the threshold may flip with the padding
+    reader, plain = rehearsed(net, graphs), PlainReader(net)
+    assert isinstance(reader, Reader)
+    found = [reader(*lines(*words)) for words in BATCHES]
+    for words, out in zip(BATCHES, found, strict=True):  # all read before: a replay must not touch earlier results
+        expected = plain(*lines(*words))
+        assert_same(out, expected)
+        assert len(out.logits) == len(words)
+    assert len({tuple(key[0]) for key in reader.before.kept}) == len(reader.before.kept) >= 1
+    assert sum(reader.before.seen.values()) == len(BATCHES)
+    assert bool(reader.after.kept) == (graphs == "two")
+
+
+def test_two_graphs_run_the_mixer_on_what_the_reducer_leaves():
+    images, widths = lines("a long line of writing, as wide as it gets")
+    whole = -(-int(widths) // 4)
+    out = rehearsed(network(reducer__tau=0.0), "two")(images, widths)
+    assert out.lengths[0] < 0.8 * whole
+    assert out.logits.shape[1] < whole
+    assert out.logits.shape[1] % 16 == 0
+
+
+def test_a_watched_network_is_not_replayed():
+    net = network()
+    reader, seen = rehearsed(net, "one"), []
+    with net.mixer.register_forward_hook(lambda *_: seen.append(1)):
+        for _ in range(4):
+            reader(*lines("ink"))
+    assert len(seen) == 4
+    assert not reader.before.seen
+
+
+@pytest.mark.parametrize(("count", "width", "shape"), [(1, 1, (1, 64)), (3, 64, (4, 64)), (5, 65, (8, 100))])
+def test_sizes_are_rounded_up_with_white(count, width, shape):
+    images, widths = torch.zeros(count, 1, 8, width, dtype=torch.uint8), torch.full((count,), width)
+    more, wider = round_up(images, widths, widest=100)
+    assert (more.shape[0], more.shape[-1]) == shape
+    assert more.dtype == torch.uint8
+    assert (more[:count, ..., :width] == 0).all()
+    assert (more[count:] == 255).all()
+    assert (more[..., width:] == 255).all()
+    assert wider.tolist() == [width] * count + [1] * (shape[0] - count)
+    assert (round_up(images.float(), widths, 100)[0].amax() == 1) == (more.shape != images.shape)
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_the_next_one_at_once(monkeypatch):
+    net = network().double()
+    reader, sizes = PlainReader(net), []
+    words = ("ink", "hand", "so", "spiking", "nib")
+    expected = reader(*lines(*words))
+    read = PlainReader.read
+
+    def small(self, images, widths):
+        sizes.append(len(images))
+        if len(images) > 2:
+            raise torch.OutOfMemoryError("too large")
+        return read(self, images, widths)
+
+    monkeypatch.setattr(PlainReader, "read", small)
+    assert_same(reader(*lines(*words)), expected)
+    assert sizes == [5, 2, 1, 2]  # three lines are more than half of five
+    sizes.clear()
+    assert_same(reader(*lines(*words)), expected)
+    assert max(sizes) == 2
+    monkeypatch.setattr(PlainReader, "read", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("too large")))
+    with pytest.raises(SpikeHTRError, match="out of memory on a line of"):
+        reader(*lines("ink"))
+
+
+def test_the_choice_of_a_reader():
+    net = network()
+    assert type(make_reader(net)) is PlainReader  # a CPU records nothing
+    assert make_reader(net).batch_size == 16
+    assert make_reader(net, "auto").half is False
+    assert make_reader(net, "bf16").half is True
+    baseline = build(Config.preset("kraken").with_overrides({"model.baseline.scale": 0.1}).model, 5)
+    assert type(make_reader(baseline)) is PlainReader
+    with pytest.raises(SpikeHTRError, match="auto, fp32 or bf16"):
+        make_reader(net, "fp16")
+
+
+def test_full_precision_puts_back_what_it_found():
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, torch.backends.cudnn.enabled
+    with full_precision():
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert not torch.backends.cudnn.allow_tf32
+        assert torch.backends.cudnn.enabled == before[2]
+    after = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, torch.backends.cudnn.enabled
+    assert after == before
+
+
+def test_a_recognizer_reads_with_the_reader_it_is_given():
+    net, config = network().double(), micro(reducer__eta=9.0, reducer__gamma=0.4)
+    images = [draw_line(word, seed=i) for i, word in enumerate(("ink", "a long line", "so", "hand", "nib"))]
+    plain = Recognizer(net, config, CHARSET)
+    for graphs in ("one", "two"):
+        reader = rehearsed(net, graphs)
+        found = Recognizer(net, config, CHARSET, reader=reader).transcribe(images, batch_size=2)
+        for a, b in zip(found, plain.transcribe(images), strict=True):
+            assert a.text == b.text
+            assert a.confidence == pytest.approx(b.confidence)
+            assert [c[2:] for c in a.characters] == [c[2:] for c in b.characters]
+
+
+def test_bf16_on_request(tmp_path):
+    net, config = network(neuron="gelu", timesteps=1), micro(neuron="gelu", timesteps=1)
+    save_model(tmp_path / "m.safetensors", net, config, CHARSET)
+    exact, rough = (Recognizer.load(tmp_path / "m.safetensors", precision=p).reader for p in ("auto", "bf16"))
+    a, b = exact(*lines("ink", "hand")).logits, rough(*lines("ink", "hand")).logits
+    assert b.dtype == torch.bfloat16
+    assert a.shape != b.shape or not torch.equal(a, b.float())
+
+
+@pytest.mark.skipif(not GPU, reason="graphs are recorded on a GPU; there is none here")
+@pytest.mark.parametrize("graphs", ["one", "two"])
+def test_a_gpu_reads_the_reference_s_text(graphs, monkeypatch):
+    """A network that knows its lines: recorded and in bf16 it reads the text that the reference reads in fp32."""
+    words = ["ink", "hand", "pen", "line", "a book", "nib", "page", "word"] * 4
+    charset = Charset.from_texts(words)
+    config = micro(timesteps=2)
+    torch.manual_seed(0)
+    net = SpikeHTR(config.model, len(charset)).cuda().train()
+    images, widths = lines(*words)
+    targets = torch.nn.utils.rnn.pad_sequence([torch.tensor(charset.encode(word)) for word in words], True).cuda()
+    counts = torch.tensor([len(word) for word in words]).cuda()
+    optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
+    for _ in range(300):
+        out = net(images.cuda().float() / 255, widths)
+        frames = out.logits.float().log_softmax(-1).transpose(0, 1)
+        loss = torch.nn.functional.ctc_loss(frames, targets, out.lengths, counts, zero_infinity=True)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    net.eval()
+    reader = make_reader(net, "auto", graphs)
+    assert isinstance(reader, GraphReader)
+    assert reader.half
+    found = [reader(images, widths) for _ in range(3)][-1]
+    assert reader.before.kept
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    expected = PlainReader(net)(images, widths)
+    assert [line.text for line in decode_greedy(expected.logits, expected.lengths, charset)] == words
+    assert [line.text for line in decode_greedy(found.logits, found.lengths, charset)] == words
+    for row, n in enumerate(expected.lengths.tolist()):
+        if found.lengths[row] == n:
+            gap = (found.logits[row, :n] - expected.logits[row, :n]).abs().mean()
+            assert gap < 0.1 * expected.logits[row, :n].abs().mean()
