@@ -1,0 +1,58 @@
+"""The parts of the settings that do not shape the network: `data`, `training`, `decoding`. Defaults are the paper's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from spikehtr.config_model import BelowOne, Count, Fraction, NonNegative, Positive, Section
+
+
+class AugmentConfig(Section):
+    """Training augmentation (Table 10). A strength of 0 switches an operation off; the paper gives no strengths."""
+
+    probability: Fraction = 0.5  # that a line meets an operation; drawn for each line and operation
+    rotate: NonNegative = 1.0  # degrees, either way
+    shear: NonNegative = 0.3  # tangent of the slant, either way
+    scale: BelowOne = 0.1  # share of the height, either way
+    shift: Fraction = 0.04  # share of the height, up or down
+    stretch: BelowOne = 0.15  # share of the width, either way
+    elastic: NonNegative = 1.5  # largest displacement, pixels
+    noise: NonNegative = 0.03  # standard deviation, of the range 0 to 1
+    sharpen: NonNegative = 0.7  # how much of the detail is added
+    stroke: Fraction = 0.5  # how far erosion or dilation is blended in
+    invert: Fraction = 0.0  # probability of black and white changing places; off in the paper
+
+
+class DataConfig(Section):
+    max_width: Count = 512  # a wider line is scaled down with its aspect kept
+    workers: Annotated[int, Field(ge=0)] = 4
+    cache_mb: Annotated[int, Field(ge=0)] = 2048  # memory for decoded lines, shared out over the workers
+    augment: AugmentConfig = AugmentConfig()
+
+
+class TrainingConfig(Section):
+    """Table 10."""
+
+    batch_size: Count = 4
+    epochs: Count = 210
+    warmup_epochs: NonNegative = 5
+    learning_rate: Positive = 3e-4
+    min_learning_rate: NonNegative = 1e-6
+    weight_decay: NonNegative = 0.05
+    clip_norm: Positive = 1.0
+    ema_decay: Fraction = 0.9998
+    aux_weight: NonNegative = 0.2  # lambda_aux
+    kl_weight: NonNegative = 0.05  # lambda_kl
+    kl_temperature: Positive = 1.0
+    bypass_penalty: NonNegative = 0.0  # weight of the sum of alpha^2
+    reducer_warmup: NonNegative = 0.0  # epochs at the start in which lines are not reduced
+    validate_every: Count = 1  # epochs between two validations; the last epoch is always validated
+    precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on a GPU that has it, fp32 elsewhere
+    cuda_graphs: bool = True  # record steps and replay them, on one GPU with the fast kernels
+    seed: int = 0
+
+
+class DecodingConfig(Section):
+    method: Literal["greedy"] = "greedy"
