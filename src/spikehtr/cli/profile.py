@@ -1,8 +1,12 @@
-"""`spikehtr profile`: what a network costs."""
+"""`spikehtr profile`: what a network costs, and what a trained one fires."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -13,11 +17,32 @@ from spikehtr.errors import SpikeHTRError
 if TYPE_CHECKING:
     from spikehtr.profiling.baseline_counts import BaselineCounts
     from spikehtr.profiling.counts import Counts
+    from spikehtr.profiling.diagnosis import Diagnosis
 
 
 def profile(
+    model: Annotated[
+        Optional[Path], typer.Argument(metavar="[MODEL]", help="A model file (.safetensors): measure what it fires.")
+    ] = None,
+    data: Annotated[
+        Optional[list[str]], typer.Option("--data", "-d", help="With MODEL: lines to read, any format. Repeatable.")
+    ] = None,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, help="With MODEL: lines to read, evenly spread over the split.")
+    ] = 512,
+    split: Annotated[str, typer.Option("--split", help="With MODEL: train, validation, test, or all.")] = "test",
+    output: Annotated[
+        Optional[Path],
+        typer.Option("--output", "-o", help="With MODEL: folder for report.html, profile.json, figures and tables."),
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="With MODEL: lines read at a time.")] = 8,
+    device: Annotated[str, typer.Option("--device", help="With MODEL: cpu, cuda, or auto.")] = "auto",
+    pj_byte: Annotated[
+        Optional[float],
+        typer.Option("--pj-byte", min=0.0, help="With MODEL: energy of a byte of memory traffic, pJ; 12.5."),
+    ] = None,
     counts: Annotated[
-        bool, typer.Option("--counts", help="Count parameters, multiply-accumulates and neurons.")
+        bool, typer.Option("--counts", help="Count parameters, multiply-accumulates and neurons of a configuration.")
     ] = False,
     preset: Preset = None,
     file: ConfigFile = None,
@@ -35,14 +60,25 @@ def profile(
     vocab: Annotated[int, typer.Option("--vocab", min=2, help="Number of labels, blank included.")] = 80,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every layer, for programs.")] = False,
 ) -> None:
-    """Count what a configuration holds and what one line costs, from the built network.
+    """Measure a trained model on real lines, or count what a configuration costs.
 
-    Eligible share: the part of all multiply-accumulates whose input is made of spikes (whole numbers 0 to 16, at
-    least half of them 0), so that event-driven hardware could skip the zeros; as configured, and with the membrane
-    shortcut off. A baseline (-p cnn-blstm, retsinas, htr-vt, kraken) has parameters and multiply-accumulates only.
+    With MODEL and --data: firing rate and spike share of every neuron layer, operations counted from the recorded
+    spikes, the paper's energy proxy and what it leaves out, all beside the paper's figures.
+
+    With --counts: parameters and multiply-accumulates of the built network. Eligible share: the part of all
+    multiply-accumulates whose input is made of spikes (whole numbers 0 to 16, at least half of them 0), so that
+    event-driven hardware could skip the zeros; as configured, and with the membrane shortcut off. A baseline
+    (-p cnn-blstm, retsinas, htr-vt, kraken) has parameters and multiply-accumulates only.
     """
+    if model is not None:
+        if counts or preset or file or overrides or width or ratio:
+            raise SpikeHTRError("MODEL brings its own settings: give --data with it, or --counts without it")
+        if not data:
+            raise SpikeHTRError(f"say what {model} shall read: --data")
+        _measure(model, data, lines, split, output, batch_size, device, pj_byte, as_json)
+        return
     if not counts:
-        raise SpikeHTRError("say what to profile: --counts")
+        raise SpikeHTRError("say what to profile: a MODEL with --data, or --counts for a configuration")
     resolved = resolve(preset, file, overrides)
     if resolved.model.arch != "spike-htr":
         from spikehtr.profiling.baseline_counts import count_baseline
@@ -60,6 +96,80 @@ def profile(
         typer.echo(json.dumps(result.to_dict(), indent=2))
     else:
         _print(result, f"{preset or file or 'base'}, d = {resolved.model.dim}")
+
+
+def _measure(
+    model: Path,
+    data: list[str],
+    count: int,
+    split: str,
+    output: Path | None,
+    batch_size: int,
+    device: str,
+    pj_byte: float | None,
+    as_json: bool,
+) -> None:
+    from spikehtr.cli.progress import counting
+    from spikehtr.cli.train import pick_device
+    from spikehtr.evaluation.writing import make_folder
+
+    chosen = pick_device(device)
+    if output:
+        make_folder(output)
+    from spikehtr.data.batching import Lines
+    from spikehtr.data.compiling import open_lines
+    from spikehtr.profiling.diagnosis import diagnose, lines_to_read, some
+    from spikehtr.profiling.energy import PJ_BYTE
+    from spikehtr.profiling.recording import require_spiking
+    from spikehtr.weights import load_model
+
+    loaded = load_model(model)
+    net = require_spiking(loaded.net).to(chosen)
+    config = loaded.config
+    with counting("reading lines") as reading:
+        store = open_lines(data, config.model.height, config.data.max_width, reading)
+    rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
+    if not len(rows):
+        there = ", ".join(f"{name} ({number})" for name, number in store.meta["lines"].items())
+        raise SpikeHTRError(f"no line of split {split!r}; there are: {there}. Use --split all for every line")
+    chosen_lines = some(Lines(store, rows, loaded.charset, config.data.max_width, labelled=False), count)
+    about = {"model": model.name, "data": ", ".join(Path(source).name for source in data), "split": split}
+    cost = PJ_BYTE if pj_byte is None else pj_byte
+    with counting("measuring", lines_to_read(net, chosen_lines)) as progress:
+        found = diagnose(net, chosen_lines, about, batch_size, config.data.workers, cost, progress)
+    files: list[Path] = []
+    if output:
+        from spikehtr.profiling.diagnosis_page import write_diagnosis
+
+        files = write_diagnosis(output, found, chosen, shlex.join(["spikehtr", *sys.argv[1:]]))
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+        return
+    for line in _told(found):
+        typer.echo(line)
+    if files:
+        typer.echo(f"report: {files[0]}")
+
+
+def _told(found: Diagnosis) -> Iterator[str]:
+    """What a terminal shows."""
+    from spikehtr.evaluation.tables import columns
+    from spikehtr.profiling import diagnosis_page as tables
+
+    for name, value in tables.about_rows(found.about):
+        yield f"  {name}: {value}"
+    yield from columns(*tables.distribution_table(found.measured.firing))
+    yield from columns(*tables.stage_table(found.measured.firing))
+    for title, rows in tables.top_tables(found.measured.firing).items():
+        yield from columns([title, "share", "rate", "paper's", "share", "rate"], rows)
+    head, cells = tables.energy_table(found)
+    yield from columns(head[:-1], [row[:-1] for row in cells])
+    yield from columns(*tables.rho_table(found))
+    head, cells = tables.totals_table(found)
+    yield from columns(["microjoules a line", *head[1:-1]], [row[:-1] for row in cells])
+    yield from columns(*tables.steps_table(found))
+    yield ""
+    yield "  The page (-o) says of each figure what it leaves out."
 
 
 def _print_baseline(c: BaselineCounts) -> None:

@@ -1,0 +1,89 @@
+"""The figures of the spike diagnostics: four panels about firing rates, and the energy ratio against rho."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from spikehtr.profiling.energy import RHO, RHOS, Row
+from spikehtr.profiling.firing import Firing, shares
+from spikehtr.profiling.names import ENCODER, MIXER
+
+_LOOK = {ENCODER: ("#0072b2", "o"), MIXER: ("#d55e00", "s")}  # colour-blind safe, and told apart by shape too
+_TOP = 10
+
+
+def firing_figure(rows: Sequence[Firing]) -> Figure:
+    """CDF, histogram, top modules by rate, and spike share against rate (fig:snn_sparsity_main)."""
+    figure = Figure(figsize=(11, 8), layout="constrained", dpi=110)
+    FigureCanvasAgg(figure)
+    (cdf, histogram), (top, scatter) = figure.subplots(2, 2)
+    rates = np.sort([row.rate for row in rows])
+    cdf.step([0, *rates], [0, *(np.arange(len(rates)) + 1) / len(rates)], where="post", color="0.2")
+    cdf.set(title="(a) Firing rates, cumulative", xlabel="firing rate $r_m$", ylabel="share of modules", ylim=(0, 1.02))
+    edges = np.linspace(0, max(float(rates[-1]), 1e-6), 21)
+    groups = [name for name in (ENCODER, MIXER) if any(row.group == name for row in rows)]
+    histogram.hist(
+        [[row.rate for row in rows if row.group == name] for name in groups],
+        edges,
+        stacked=True,
+        color=[_LOOK[name][0] for name in groups],
+        label=groups,
+        edgecolor="white",
+    )
+    histogram.set(title="(b) Firing rates, histogram", xlabel="firing rate $r_m$", ylabel="modules")
+    histogram.yaxis.get_major_locator().set_params(integer=True)
+    histogram.legend(frameon=False)
+    _top_panel(top, sorted(rows, key=lambda row: -row.rate)[:_TOP])
+    _scatter_panel(scatter, rows, groups)
+    for panel in (cdf, histogram, top, scatter):
+        panel.grid(color="0.92")
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _top_panel(panel: Axes, rows: Sequence[Firing]) -> None:
+    panel.barh([row.name for row in rows], [row.rate for row in rows], color=[_LOOK[row.group][0] for row in rows])
+    panel.invert_yaxis()
+    panel.set(title="(c) Top modules by firing rate", xlabel="firing rate $r_m$")
+
+
+def _scatter_panel(panel: Axes, rows: Sequence[Firing], groups: Sequence[str]) -> None:
+    share = shares(rows)
+    for name in groups:
+        colour, marker = _LOOK[name]
+        points = [(row.rate, 100 * s) for row, s in zip(rows, share, strict=True) if row.group == name and s > 0]
+        if points:
+            panel.scatter(*zip(*points, strict=True), color=colour, marker=marker, alpha=0.75, label=name)
+    panel.set_yscale("log")
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.set(title="(d) Share of all spikes against rate", xlabel="firing rate $r_m$", ylabel="spike share $s_m$, %")
+    panel.legend(frameon=False)
+
+
+def energy_figure(rows: Sequence[Row]) -> Figure:
+    """E / E_dense of each accounting against rho (fig:ideal_sweep); log scale: the ideal is far below the others."""
+    figure = Figure(figsize=(6.5, 4.5), layout="constrained", dpi=110)
+    FigureCanvasAgg(figure)
+    panel = figure.subplots()
+    looks = (("#0072b2", "o", "-"), ("#009e73", "^", "--"), ("#cc79a7", "v", ":"), ("#d55e00", "s", "-"))
+    for row, (colour, marker, line) in zip(rows, looks, strict=False):
+        panel.plot(RHOS, [row.ratio(r) for r in RHOS], color=colour, marker=marker, linestyle=line, label=row.name)
+    panel.axvline(RHO, color="0.5", linewidth=1, linestyle=":")
+    panel.annotate(f"45 nm fp32: {RHO:.2f}", (RHO, 1), (4, -12), textcoords="offset points", color="0.35", fontsize=8)
+    panel.axhline(1, color="0.5", linewidth=1)
+    panel.set_yscale("log")
+    panel.set_xticks(RHOS)
+    panel.set(xlabel=r"$\rho = E_{MAC} / E_{AC}$", ylabel=r"$E / E_{dense}$ (arithmetic only)")
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.grid(color="0.92")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.45))
+    return figure

@@ -1,0 +1,113 @@
+"""One pass over lines that keeps everything the diagnostics need: spikes of every neuron, work of every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from spikehtr.assets import SAMPLE_LINE
+from spikehtr.config import Config
+from spikehtr.data.batching import Lines
+from spikehtr.data.geometry import fit_line, paper_level
+from spikehtr.data.images import load_line
+from spikehtr.errors import SpikeHTRError
+from spikehtr.evaluation.predict import Prediction, predict
+from spikehtr.model.network import Network
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.profiling.extent import Extent, watched
+from spikehtr.profiling.firing import Firing, recorded_firing
+from spikehtr.profiling.ledger import LayerWork, Ledger, recorded_work
+from spikehtr.profiling.steps import REFERENCE, chosen
+
+
+@dataclass
+class Record:
+    """Fills while the network runs."""
+
+    firing: dict[str, Firing]
+    work: dict[str, LayerWork]
+    extent: Extent
+
+
+@contextmanager
+def recording(net: SpikeHTR) -> Iterator[Record]:
+    """Runs on the plain code of `model/`, where every neuron and layer can be seen; results do not change by it."""
+    with (
+        chosen(REFERENCE),
+        watched(net) as extent,
+        recorded_firing(net, extent) as firing,
+        recorded_work(net, extent) as work,
+    ):
+        yield Record(firing, work, extent)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A network on some lines."""
+
+    firing: list[Firing]
+    ledger: Ledger
+    predictions: list[Prediction]
+
+
+def measure(
+    net: SpikeHTR,
+    lines: Lines,
+    batch_size: int = 8,
+    workers: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Measured:
+    """Read `lines` and keep the record of it."""
+    if not len(lines):
+        raise SpikeHTRError("there is no line to measure on")
+    with recording(net) as record:
+        predictions = predict(net, lines, batch_size, workers, progress)
+    ledger = Ledger(list(record.work.values()), len(lines), net.config.timesteps)
+    return Measured(list(record.firing.values()), ledger, predictions)
+
+
+@torch.no_grad()
+def measure_canvas(net: SpikeHTR, width: int, ratio: float) -> Measured:
+    """The sample line on a canvas of `width`, a given ratio of its tokens mixed: the paper's way of counting.
+
+    As `counts.run`: which tokens are merged shall not hang on training.
+    """
+    line = fit_line(load_line(SAMPLE_LINE), net.config.height, width)
+    canvas = np.full((net.config.height, width), paper_level(line), np.uint8)
+    canvas[:, : line.shape[1]] = line
+    device = next(net.parameters()).device
+    images = torch.from_numpy(canvas.astype(np.float32) / 255)[None, None].to(device)
+    with recording(net) as record:
+        z, lengths = net.encoder(*net.prepare(images))
+        z = net.positions(z, lengths)
+        net.reduce(z, lengths)
+        mixed = max(1, round(ratio * z.shape[2]))
+        record.extent.tokens = torch.tensor([mixed], device=device)
+        net.decode(z[:, :, :mixed], record.extent.tokens)
+    return Measured(list(record.firing.values()), Ledger(list(record.work.values()), 1, net.config.timesteps), [])
+
+
+def require_spiking(net: Network) -> SpikeHTR:
+    """`net`, if it has spikes to count."""
+    if not isinstance(net, SpikeHTR):
+        raise SpikeHTRError(f"{net.config.arch} has no spiking neurons: nothing fires there; use --counts for its cost")
+    if net.config.neuron != "lif":
+        raise SpikeHTRError("the GELU control has no spiking neurons: nothing fires there; use --counts for its cost")
+    return net
+
+
+def with_changes(net: SpikeHTR, changes: Mapping[str, object]) -> SpikeHTR:
+    """The same weights in a changed network: shortcut off, or another T. Scalars that it does not have are left out."""
+    config = Config().model_copy(update={"model": net.config}).with_overrides(changes).model
+    with torch.random.fork_rng(devices=[]):
+        other = SpikeHTR(config, net.vocab_size)
+    state = {name: value for name, value in net.state_dict().items() if name in other.state_dict()}
+    missing = net.state_dict().keys() - state.keys()
+    if any(not name.endswith(".alpha") for name in missing):
+        raise SpikeHTRError(f"{', '.join(changes)} would change more than the network's scalars")
+    other.load_state_dict(state)
+    return other.to(next(net.parameters()).device).eval()
