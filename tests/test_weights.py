@@ -1,12 +1,16 @@
+import json
+
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from conftest import micro
 from spikehtr import SpikeHTR
 from spikehtr.errors import SpikeHTRError
+from spikehtr.recognizer import Recognizer
 from spikehtr.text import Charset
-from spikehtr.weights import load_model, save_model
+from spikehtr.weights import load_header, load_model, save_model, update_notes
 
 CHARSET = Charset.from_texts(["abç é\u0301"])
 
@@ -61,3 +65,41 @@ def test_what_is_no_model_file_is_named(tmp_path):
             load_model(tmp_path / name)
     with pytest.raises(SpikeHTRError, match="not a Spike-HTR model"):
         load_model(tmp_path / "other")
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_notes_can_be_added_and_the_weights_stay_bit_for_bit(tmp_path, half):
+    net, config = build()
+    path = tmp_path / "m.safetensors"
+    save_model(path, net, config, CHARSET, {"seed": 7, "temperature": 3.0}, half=half)
+    (tmp_path / "link").symlink_to(path)
+
+    def content():
+        with safe_open(str(path), "np") as file:
+            header = file.metadata()
+            tensors = {name: file.get_tensor(name).tobytes() for name in file.keys()}  # noqa: SIM118
+        data = path.read_bytes()
+        return header, tensors, data[8 + int.from_bytes(data[:8], "little") :]
+
+    before, weights, raw = content()
+    update_notes(tmp_path / "link", {"temperature": 1.25, "calibration": {"split": "validation", "of": "é"}})
+    after, same, same_raw = content()
+    assert weights
+    assert (same, same_raw) == (weights, raw)
+    notes = json.loads(after.pop("notes"))
+    assert notes == {"seed": 7, "temperature": 1.25, "calibration": {"split": "validation", "of": "é"}}
+    before.pop("notes")
+    assert after == before
+    assert load_model(path).temperature == Recognizer.load(path).temperature == 1.25
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "m.safetensors"]
+
+
+def test_notes_are_added_to_model_files_only(tmp_path):
+    save_file({"x": torch.zeros(1)}, tmp_path / "other")
+    before = (tmp_path / "other").read_bytes()
+    for name, says in (("other", "not a Spike-HTR model"), ("nowhere", "no such file"), (".", "a folder")):
+        with pytest.raises(SpikeHTRError, match=says):
+            update_notes(tmp_path / name, {"temperature": 2.0})
+        with pytest.raises(SpikeHTRError, match=says):
+            load_header(tmp_path / name)
+    assert (tmp_path / "other").read_bytes() == before

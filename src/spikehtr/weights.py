@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +32,11 @@ class Loaded(NamedTuple):
     config: Config
     charset: Charset
     notes: dict[str, Any]  # provenance and scores, as they were saved
+
+    @property
+    def temperature(self) -> float:
+        """What the logits are divided by before confidences are taken from them; 1 for a model not calibrated."""
+        return float(self.notes.get("temperature", 1.0))
 
 
 def save_model(
@@ -61,21 +68,53 @@ def save_model(
         save_file(tensors, temporary, header)
 
 
-def load_model(path: str | os.PathLike[str]) -> Loaded:
-    """The network of a file that `save_model` wrote, in fp32, on the CPU and in evaluation mode."""
+def load_header(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What a model file says of itself, as text; a file that is none of ours is an error."""
     if not Path(path).is_file():
-        raise SpikeHTRError(f"{path}: no such file")
+        raise SpikeHTRError(f"{path}: {'a folder, not a model file' if Path(path).is_dir() else 'no such file'}")
     try:
         with safe_open(str(path), "pt") as file:
-            header = file.metadata() or {}
-            if header.get("format") != FORMAT:
-                found = header.get("format", "no format note")
-                raise SpikeHTRError(f"{path}: not a Spike-HTR model of format {FORMAT} (found {found})")
-            config = Config.from_dict(json.loads(header["config"]), str(path))
-            charset = Charset(tuple(json.loads(header["charset"])))
-            net = build(config.model, len(charset))
+            header: dict[str, str] = file.metadata() or {}
+    except SafetensorError as error:
+        raise SpikeHTRError(_damaged(path, error)) from None
+    if header.get("format") != FORMAT:
+        found = header.get("format", "no format note")
+        raise SpikeHTRError(f"{path}: not a Spike-HTR model of format {FORMAT} (found {found})")
+    return header
+
+
+def _damaged(path: str | os.PathLike[str], error: Exception) -> str:
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return f"{path}: damaged, or not a model file ({reason}); get it again"
+
+
+def load_model(path: str | os.PathLike[str]) -> Loaded:
+    """The network of a file that `save_model` wrote, in fp32, on the CPU and in evaluation mode."""
+    header = load_header(path)
+    try:
+        config = Config.from_dict(json.loads(header["config"]), str(path))
+        charset = Charset(tuple(json.loads(header["charset"])))
+        net = build(config.model, len(charset))
+        with safe_open(str(path), "pt") as file:
             net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError, KeyError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise SpikeHTRError(f"{path}: damaged, or not a model file ({reason}); get it again") from None
+        raise SpikeHTRError(_damaged(path, error)) from None
     return Loaded(net.eval(), config, charset, json.loads(header["notes"]))
+
+
+def update_notes(path: str | os.PathLike[str], notes: dict[str, Any]) -> None:
+    """Add notes to a model file, or replace those of the same name. Its tensors stay as they are, bit for bit.
+
+    Only the header is written anew: eight bytes of length, JSON, then the tensors, whose places count from there.
+    """
+    load_header(path)  # says what is wrong with a file that is none of ours
+    with Path(path).open("rb") as old, whole_file(path) as temporary:
+        (length,) = struct.unpack("<Q", old.read(8))
+        header = json.loads(old.read(length))
+        kept = json.loads(header["__metadata__"]["notes"])
+        header["__metadata__"]["notes"] = json.dumps(kept | notes, ensure_ascii=False)
+        packed = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        packed += b" " * (-len(packed) % 8)  # tensors begin at a multiple of 8
+        with temporary.open("wb") as new:
+            new.write(struct.pack("<Q", len(packed)) + packed)
+            shutil.copyfileobj(old, new, 1 << 20)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import sys
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ from conftest import draw_line, micro
 from spikehtr.cli import main
 from spikehtr.data.compiling import compile_store
 from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.recognizer import Recognizer
 from spikehtr.text import Charset
-from spikehtr.weights import save_model
+from spikehtr.weights import load_model, save_model
 
 WORDS = {"old": ["ink", "pen, nib", "Pine", "kin"], "new": ["bin", "epic!", "nice", "pie"]}
 
@@ -107,7 +109,7 @@ def test_a_folder_of_files(run, tmp_path):
         (p["set"], p["id"], p["text"]) for p in result["predictions"]
     ]
     page = (made / "report.html").read_text()
-    assert page.count("<figure>") == 2
+    assert page.count("<figure>") == 3  # two lines, and the reliability of confidences
     assert "spikehtr evaluate a.safetensors -d old -d new" in page
 
 
@@ -147,6 +149,35 @@ def test_a_source_without_the_split_is_named(run, place):
     assert err == "trained: no line of split 'test', left out\n"
 
 
+def test_calibration_is_noted_in_the_file_and_used_from_there(run, place, monkeypatch):
+    model = place / "mine.safetensors"
+    shutil.copy(place / "a.safetensors", model)
+    before = load_model(model)
+    code, out, err = run(model, *BOTH, "--calibrate", "--split", "all")
+    assert code == 1  # a network that knows nothing has too few characters right
+    assert "Not calibrated: " in out
+    assert "mine.safetensors is left as it was" in err
+    assert model.read_bytes() == (place / "a.safetensors").read_bytes()
+    monkeypatch.setattr("spikehtr.evaluation.calibration.FEW", 1)
+    code, out, err = run(model, *BOTH, "--calibrate", "--split", "all", "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    found = load_model(model)
+    assert found.temperature == result["calibration"]["temperature"] == result["temperature"] != 1.0
+    assert f"temperature {found.temperature:.3f}" in err
+    assert found.notes["calibration"]["data"] == ["old", "new"]
+    assert all(torch.equal(x, y) for x, y in zip(found.net.parameters(), before.net.parameters(), strict=True))
+    again = json.loads(run(model, *BOTH, "--split", "all", "--json")[1])
+    assert again["calibration"] == result["calibration"]
+    assert [p["confidence"] for p in again["predictions"]] == [p["confidence"] for p in result["predictions"]]
+    raw = json.loads(run("a.safetensors", *BOTH, "--split", "all", "--json")[1])
+    assert [p["text"] for p in raw["predictions"]] == [p["text"] for p in again["predictions"]]
+    assert raw["calibration"]["words"]["raw"] == again["calibration"]["words"]["raw"]
+    assert raw["predictions"][0]["confidence"] != again["predictions"][0]["confidence"]
+    recognizer, sample = Recognizer.load(model), draw_line(WORDS["old"][0], seed=0)
+    assert recognizer.transcribe(sample).confidence == pytest.approx(again["predictions"][0]["confidence"], abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -154,6 +185,9 @@ def test_a_source_without_the_split_is_named(run, place):
         (["old/lines.parquet", "-d", "old"], "not a model file"),
         (["a.safetensors", "nowhere.safetensors", "-d", "old"], "nowhere.safetensors: no such file"),
         (["a.safetensors", "b.safetensors", "a.safetensors", "-d", "old"], "one model, or two to compare, not 3"),
+        (["a.safetensors", "b.safetensors", "-d", "old", "--calibrate"], "--calibrate takes one model"),
+        (["nowhere.safetensors", "-d", "old", "--calibrate"], "nowhere.safetensors: no such file"),
+        (["a.safetensors", "-d", "old", "--calibrate"], "no line of split 'validation'"),
         (["a.safetensors", "-d", "nowhere"], "no such file or folder: nowhere"),
         (["a.safetensors", "-d", "empty"], "holds no handwriting data"),
         (["a.safetensors", "-d", "old", "--split", "validation"], "no line of split 'validation'; there are: test (3)"),

@@ -19,6 +19,7 @@ from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
 from spikehtr.data.store import LineStore
 from spikehtr.data.synth import synthesise
+from spikehtr.evaluation.calibration import GRID, Fit
 from spikehtr.training.log import read_log
 from spikehtr.version import __version__
 from spikehtr.weights import load_model
@@ -60,6 +61,7 @@ def test_train_then_evaluate(place, tmp_path):
     made = json.loads((tmp_path / "r" / "environment.json").read_text())
     assert made["command"].startswith("spikehtr train -d")
     page = (tmp_path / "r" / "report.html").read_text()
+    assert "Not calibrated: " in page  # three lines say too little
     assert "Learning curves" in page
     assert "Worst validation lines" in page
     assert "27 to train on, 3 to validate" in page
@@ -111,6 +113,25 @@ def test_a_model_file_tells_how_it_was_made(place, tmp_path):
     card = (tmp_path / "r" / "best.md").read_text()
     assert data["digest"] in card
     assert f"CER {notes['validation_cer']:.2%}" in card
+
+
+def test_a_finished_run_is_calibrated_by_its_validation_lines(place, tmp_path, monkeypatch):
+    judged = []
+
+    def fit(characters):
+        judged.append(characters)
+        return Fit(GRID[40], len(characters.right), 0)
+
+    monkeypatch.setattr("spikehtr.evaluation.evaluating.fit_temperature", fit)
+    assert run(*train(place, tmp_path / "r", "--half")).returncode == 0
+    assert [len(one.confidences[0]) for one in judged] == [len(GRID)]
+    model = load_model(tmp_path / "r" / "best.safetensors")
+    assert model.temperature == GRID[40] != 1.0
+    assert (model.notes["calibration"]["split"], model.notes["calibration"]["lines"]) == ("validation", 3)
+    assert model.notes["data"]["sources"] == ["made"]  # the other notes are still there
+    result = json.loads((tmp_path / "r" / "validation" / "evaluation.json").read_text())
+    assert result["calibration"]["temperature"] == GRID[40]
+    assert f"Temperature {GRID[40]:.3f}" in (tmp_path / "r" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

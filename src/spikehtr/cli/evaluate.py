@@ -30,11 +30,20 @@ def evaluate(
     data: Annotated[
         list[str], typer.Option("--data", "-d", help="What to read, any format. Repeatable: one set each.")
     ],
-    split: Annotated[str, typer.Option("--split", help="train, validation, test, or all.")] = "test",
+    split: Annotated[
+        Optional[str],
+        typer.Option("--split", help="train, validation, test, or all. [default: test; with --calibrate validation]"),
+    ] = None,
     output: Annotated[
         Optional[Path],
         typer.Option("--output", "-o", help="Folder for report.html, evaluation.json, lines.tsv and worst.png."),
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate", help="Fit the temperature of the model's confidences on these lines; note it in its file."
+        ),
+    ] = False,
     worst: Annotated[int, typer.Option("--worst", min=0, max=200, help="Worst lines to show in the report.")] = 20,
     overrides: Overrides = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")] = 16,
@@ -46,15 +55,21 @@ def evaluate(
     Intervals are by bootstrap over documents where they are known, else over lines. Words are counted both ways, cut at
     white space and with punctuation split off. With two models, both read the same lines, and a paired bootstrap says
     whether their difference is real.
+
+    --calibrate makes confidences mean what they say: 0.9 where nine of ten are right. It changes one note in the model
+    file and no weight. Give it validation lines, and look at the calibration error of the test lines afterwards.
     """
     if len(models) > 2:
         raise SpikeHTRError(f"one model, or two to compare, not {len(models)}: compare them in pairs")
+    if calibrate:
+        _check_calibration(models, split)
+    split = split or ("validation" if calibrate else "test")
     chosen = pick_device(device)
     from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
 
     if output:
         make_folder(output)
-    read = _evaluations(models, data, split, overrides or [], batch_size, chosen)
+    read = _evaluations(models, data, split, overrides or [], batch_size, chosen, calibrate)
     command = shlex.join(["spikehtr", *sys.argv[1:]])
     if len(read) == 2:
         _compare(read[0], read[1], output, worst, command, as_json)
@@ -66,10 +81,38 @@ def evaluate(
         from spikehtr.evaluation.tables import summary_lines
 
         _print(summary_lines(read[0].summary), files)
+    if calibrate:
+        _note_temperature(models[0], read[0].summary, data, split)
+
+
+def _check_calibration(models: list[Path], split: str | None) -> None:
+    """Wrong use is found out before lines are read."""
+    from spikehtr.cli.options import writable
+    from spikehtr.weights import load_header
+
+    if len(models) > 1:
+        raise SpikeHTRError("--calibrate takes one model: calibrate each by itself, then compare")
+    load_header(models[0])
+    writable(models[0])
+    if split == "test":
+        typer.echo("calibrating on test lines: their own calibration error will look too good", err=True)
+
+
+def _note_temperature(model: Path, summary: dict[str, Any], data: list[str], split: str) -> None:
+    from spikehtr.evaluation.calibration import file_notes
+    from spikehtr.weights import update_notes
+
+    problem = summary["fitted"]["problem"]
+    if problem:
+        typer.echo(f"{model} is left as it was: {problem}", err=True)
+        raise typer.Exit(1)
+    notes = file_notes(summary, data, split)
+    update_notes(model, notes)
+    typer.echo(f"noted in {model}: temperature {notes['temperature']:.3f}", err=True)
 
 
 def _evaluations(
-    models: list[Path], data: list[str], split: str, overrides: list[str], batch_size: int, device: str
+    models: list[Path], data: list[str], split: str, overrides: list[str], batch_size: int, device: str, fit: bool
 ) -> list[Evaluation]:
     """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
     from spikehtr.evaluation.evaluating import evaluate_lines
@@ -81,18 +124,20 @@ def _evaluations(
         config = loaded.config.with_overrides(overrides)
         if config.model != loaded.config.model:
             raise SpikeHTRError("a trained network cannot be changed: -s takes only data.* settings here")
-        opened.append((model, loaded.net, config, _open(data, split, config, loaded.charset)))
+        opened.append((model, loaded, config, _open(data, split, config, loaded.charset)))
     read = []
-    for model, net, config, parts in opened:
+    for model, loaded, config, parts in opened:
         about = {"model": str(model), "data": list(parts), "split": split}
         with counting(f"reading with {model.name}", sum(map(len, parts.values()))) as progress:
             read.append(
                 evaluate_lines(
-                    net.to(device),
+                    loaded.net.to(device),
                     list(parts.values()),
                     list(parts),
                     batch_size=batch_size,
                     workers=config.data.workers,
+                    temperature=loaded.temperature,
+                    fit=fit,
                     about=about,
                     progress=progress,
                 )

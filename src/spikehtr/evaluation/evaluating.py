@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from spikehtr.data.batching import Lines
 from spikehtr.data.store import LineStore
+from spikehtr.decoding.confidence import Sureness
+from spikehtr.evaluation.calibration import GRID, calibration_summary, fit_temperature, judge_characters
 from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.evaluation.rates import character_edits
 from spikehtr.evaluation.sets import short_names
@@ -31,7 +33,11 @@ class Evaluation:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """`about` and `summarise`: every number, ready for JSON, without the single lines."""
-        return self.about | summarise(self.predictions)
+        return self.about | summarise(self.predictions) | self._calibration()
+
+    def _calibration(self) -> dict[str, Any]:
+        read = with_sureness(self.predictions)
+        return {"calibration": calibration_summary(read, self.about["temperature"])} if read else {}
 
     def picture(self, index: int) -> NDArray[np.uint8]:
         """A line's pixels [height, width], as its store has them."""
@@ -51,6 +57,8 @@ def evaluate_lines(
     *,
     batch_size: int = 16,
     workers: int = 0,
+    temperature: float = 1.0,
+    fit: bool = False,
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
@@ -59,37 +67,62 @@ def evaluate_lines(
     A line's set is the source its store was compiled from; `names`, one a part, name the sets of parts that have one
     source. Names are shortened to the last part of their paths. The speed counts reading lines from the store, the
     network and decoding. `about` is what the caller knows: model, data, split.
+
+    Confidences are those at `temperature`, as the model's file notes it; `fit` finds the best one for these lines and
+    takes that, if there are errors enough to tell (`about["fitted"]` says so).
     """
     predictions: list[Prediction] = []
     stores: list[LineStore] = []
     unknown: list[list[str]] = []  # of each line that holds any
+    temperatures = GRID if fit else (1.0, temperature)
     start = time.perf_counter()
     for number, lines in enumerate(parts):
         before = len(predictions)
         ahead = (lambda done, before=before: progress(before + done)) if progress else None
-        found = predict(net, lines, batch_size, workers, ahead)
+        found = predict(net, lines, batch_size, workers, ahead, temperatures)
         if names is not None and len(lines.store.meta["sources"]) == 1:
             found = [p._replace(set=names[number]) for p in found]
         predictions += found
         unknown += [missing for p in found if (missing := lines.charset.unknown(p.reference))]
         stores += [lines.store] * len(found)
     seconds = time.perf_counter() - start
+    fitted: dict[str, Any] = {}
+    if fit:
+        result = fit_temperature(judge_characters(with_sureness(predictions)))
+        temperature, fitted = result.temperature, {"fitted": asdict(result)}
+    columns = [temperatures.index(1.0), temperatures.index(temperature)]
+    predictions = [_at(p, columns) for p in predictions]
     short = short_names([p.set for p in predictions])
     predictions = [p._replace(set=short[p.set]) for p in predictions]
     measured = {
         "device": str(next(net.parameters()).device),
         "seconds": seconds,
         "lines_per_second": len(predictions) / seconds if predictions else 0.0,
+        "temperature": temperature,
+        **fitted,
         "unknown_characters": {"characters": sorted(set().union(*unknown)), "lines": len(unknown)},
     }
     return Evaluation(predictions, stores, (about or {}) | measured)
+
+
+def with_sureness(predictions: Sequence[Prediction]) -> list[tuple[str, Sureness]]:
+    """References with what the model was how sure of, of the lines that know it."""
+    return [(p.reference, p.sure) for p in predictions if p.sure is not None]
+
+
+def _at(prediction: Prediction, columns: Sequence[int]) -> Prediction:
+    """With two temperatures of all that were read at: 1 and the one that counts."""
+    assert prediction.sure is not None
+    text, characters, line = prediction.sure
+    sure = Sureness(text, characters[:, columns], line[columns])
+    return prediction._replace(sure=sure, confidence=float(sure.line[1]))
 
 
 def line_facts(prediction: Prediction) -> dict[str, Any]:
     """One line for JSON and tables."""
     edits = character_edits(prediction.reference, prediction.text)
     facts = prediction._asdict()
-    del facts["row"]
+    del facts["row"], facts["sure"]
     return facts | {"errors": edits.errors, "length": edits.length, "rate": finite(edits.rate)}
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 
 from spikehtr.data.batching import Lines, load_batches, plan_epoch
+from spikehtr.decoding.confidence import Sureness, sureness
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.evaluation.sets import source_finder
 from spikehtr.model.network import Network
@@ -24,6 +25,7 @@ class Prediction(NamedTuple):
     id: str = ""  # unique within its set
     set: str = ""  # the source it came from
     document: str | None = None
+    sure: Sureness | None = None  # at the temperatures that were asked for
 
 
 @contextmanager
@@ -45,11 +47,13 @@ def predict(
     batch_size: int = 16,
     workers: int = 0,
     progress: Callable[[int], None] | None = None,
+    temperatures: Sequence[float] = (),
 ) -> list[Prediction]:
     """What the network reads in each line, on its own device, in the order of `lines` (which need no labels).
 
     In the network's own precision, whatever the program around has set for speed: a figure must not hang on that.
-    `progress` is called with the number of lines read so far.
+    `progress` is called with the number of lines read so far. Confidences are the network's own; with `temperatures`
+    each line also says how sure it is at every one of them.
     """
     was_training = net.training
     net.eval()
@@ -62,11 +66,14 @@ def predict(
         with _full_precision():
             out = net(moved.lines(), moved.widths)
         decoded = decode_greedy(out.logits, out.lengths, lines.charset)
-        for row, line, ratio in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), strict=True):
+        sure: Sequence[Sureness | None] = [None] * len(decoded)
+        if temperatures:
+            sure = sureness(out.logits, out.lengths, decoded, temperatures)
+        for row, line, ratio, by in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), sure, strict=True):
             record = lines.store.record(row)
             where = record["id"], source(record["origin"]), record["document"]
             texts = normalise(record["text"]), normalise(line.text)
-            found[row] = Prediction(row, *texts, line.confidence, ratio, *where)
+            found[row] = Prediction(row, *texts, line.confidence, ratio, *where, by)
         if progress:
             progress(len(found))
     net.train(was_training)

@@ -94,6 +94,34 @@ def length_rows(result: dict[str, Any]) -> list[tuple[object, ...]]:
     ]
 
 
+CALIBRATION_HEAD = ["", "written", "right", "mean confidence", "ECE", "after calibration", "ECE after"]
+
+
+def calibration_rows(calibration: dict[str, Any]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for name in ("characters", "words"):
+        part = calibration[name]
+        measured = [
+            value
+            for kind in ("raw", "calibrated")
+            for value in (percent(part[kind]["mean_confidence"]), percent(part[kind]["ece"]))
+        ]
+        rows.append((name, part["count"], percent(part["right"]), *measured))
+    return rows
+
+
+def calibration_note(result: dict[str, Any]) -> str:
+    """What the temperature is and where it comes from."""
+    temperature, fitted = result["calibration"]["temperature"], result.get("fitted")
+    if fitted and fitted["problem"]:
+        return f"Not calibrated: {fitted['problem']}."
+    if fitted:
+        return f"Temperature {temperature:.3f}, fitted on these very lines: on others expect somewhat more error after."
+    if temperature == 1.0:
+        return "The model is not calibrated: `spikehtr evaluate MODEL --data DATA --calibrate` does it."
+    return f"Temperature {temperature:.3f}, from the model's file."
+
+
 def summary_lines(result: dict[str, Any]) -> Iterator[str]:
     """What a terminal shows of an evaluation."""
     split = f" ({result['split']})" if "split" in result else ""
@@ -105,6 +133,9 @@ def summary_lines(result: dict[str, Any]) -> Iterator[str]:
         yield f"  {name}: {value}"
     if result["sets"]:
         yield from columns(*set_table(result))
+    if "calibration" in result:
+        yield from columns(["confidence", *CALIBRATION_HEAD[1:]], calibration_rows(result["calibration"]))
+        yield f"  {calibration_note(result)}"
     frequent = [row for kind in result["confusions"] for row in confusion_rows(result, kind)]
     frequent.sort(key=lambda row: -int(str(row[2])))  # of equals, substitutions first
     if frequent:

@@ -18,8 +18,12 @@ from rapidfuzz.distance import Levenshtein
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluating import Evaluation, line_facts, worst_first
 from spikehtr.evaluation.predict import Prediction
+from spikehtr.evaluation.reliability import draw_reliability
 from spikehtr.evaluation.tables import (
+    CALIBRATION_HEAD,
     about_rows,
+    calibration_note,
+    calibration_rows,
     character_rows,
     confusion_rows,
     interval_note,
@@ -86,6 +90,8 @@ def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], 
     _long_table(report, ["character", "occurs", "wrong", "share"], character_rows(result), "lrrr")
     report.heading("By length of the line")
     report.table(["characters", "lines", "errors", "CER"], length_rows(result), "lrrr")
+    if "calibration" in result:
+        _confidence(report, result)
     if worst:
         report.heading("Worst lines")
         report.text("Highest character error rate first. Marked: what has to change in one text to get the other.")
@@ -93,6 +99,17 @@ def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], 
             show_line(report, evaluation.picture(index), evaluation.predictions[index])
     report.foot(made_by)
     return report
+
+
+def _confidence(report: Report, result: dict[str, Any]) -> None:
+    report.heading("Confidence")
+    report.table(CALIBRATION_HEAD, calibration_rows(result["calibration"]), "lrrrrrr")
+    report.text(
+        f"{calibration_note(result)} ECE, expected calibration error (in {result['calibration']['bins']} bins), is by "
+        "how much confidence and the share that is right differ. What was missed has no confidence and does not count."
+    )
+    caption = "On the dashed line confidences are what they say; below it the model is too sure of itself."
+    report.figure(draw_reliability(result["calibration"]), "Share right against confidence, by bin", caption)
 
 
 def show_line(

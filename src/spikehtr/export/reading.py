@@ -30,6 +30,7 @@ class Header(NamedTuple):
     charset: Charset
     channels: int  # of the images that the graph takes
     precision: str  # fp32, or int8
+    temperature: float = 1.0  # of its confidences
 
 
 def describe(loaded: Loaded, channels: int, precision: str) -> dict[str, str]:
@@ -51,7 +52,8 @@ def parse(header: Mapping[str, str], path: str | os.PathLike[str]) -> Header:
         raise SpikeHTRError(f"{path}: not exported by spikehtr in format {FORMAT} (found {found})")
     config = Config.from_dict(json.loads(header["config"]), str(path))
     charset = Charset(tuple(json.loads(header["charset"])))
-    return Header(config, charset, int(header["channels"]), header["precision"])
+    temperature = float(json.loads(header["notes"]).get("temperature", 1.0))
+    return Header(config, charset, int(header["channels"]), header["precision"], temperature)
 
 
 class GraphNetwork(Network):
@@ -94,4 +96,4 @@ def recognizer(header: Header, run: Run) -> Recognizer:
     """Reads lines with a graph as `Recognizer` does with a network."""
     model = header.config.model.model_copy(update={"in_channels": header.channels})
     net = GraphNetwork(model, len(header.charset), run, alone=header.precision != "fp32")
-    return Recognizer(net, header.config, header.charset)
+    return Recognizer(net, header.config, header.charset, header.temperature)

@@ -11,13 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from spikehtr.data.batching import Lines
+from spikehtr.evaluation.calibration import file_notes
 from spikehtr.evaluation.evaluating import Evaluation, evaluate_lines
+from spikehtr.evaluation.tables import CALIBRATION_HEAD, calibration_note, calibration_rows
 from spikehtr.evaluation.writing import write_evaluation
 from spikehtr.report import Report
 from spikehtr.training.log import read_log
 from spikehtr.training.loop import BEST
 from spikehtr.training.records import CARD, write_card
-from spikehtr.weights import load_model
+from spikehtr.weights import load_model, update_notes
 
 REPORT, VALIDATION, CURVES = "report.html", "validation", "curves.png"
 _SHOWN = ("CER, plain", "WER, whitespace words", "WER, punctuation split")
@@ -26,7 +28,10 @@ _SHOWN = ("CER, plain", "WER, whitespace words", "WER, punctuation split")
 def finish(
     folder: Path, validation: Lines, device: str, data: dict[str, Any], environment: dict[str, Any], worst: int = 20
 ) -> Path:
-    """Read the validation lines with the best model as it lies in its file; write card, evaluation and page."""
+    """Read the validation lines with the best model as it lies in its file; write card, evaluation and page.
+
+    The same reading calibrates the model: its file gets the temperature at which its confidences fit these lines.
+    """
     model = load_model(folder / BEST)
     write_card(folder / CARD, model, BEST)
     rows = read_log(folder)
@@ -37,7 +42,11 @@ def finish(
     if len(validation):
         about = {"model": BEST, "split": "validation"}
         batch, workers = model.config.training.batch_size, model.config.data.workers
-        evaluation = evaluate_lines(model.net.to(device), [validation], batch_size=batch, workers=workers, about=about)
+        evaluation = evaluate_lines(
+            model.net.to(device), [validation], batch_size=batch, workers=workers, fit=True, about=about
+        )
+        if not evaluation.about["fitted"]["problem"]:
+            update_notes(folder / BEST, file_notes(evaluation.summary, data["sources"], "validation"))
         written = write_evaluation(folder / VALIDATION, evaluation, worst, environment["command"])
         _add_rates(page, evaluation)
     figure = draw_curves(rows)
@@ -81,6 +90,8 @@ def _add_rates(page: Report, evaluation: Evaluation) -> None:
         bounds = rates[name]["interval"]
         shown.append((name, f"{rates[name]['rate']:.2%}", f"{bounds[0]:.2%} to {bounds[1]:.2%}" if bounds else ""))
     page.table(("", "rate", "95 % interval"), shown, "lrr")
+    page.table(CALIBRATION_HEAD, calibration_rows(summary["calibration"]), "lrrrrrr")
+    page.text(f"Confidence, and its expected calibration error (ECE). {calibration_note(summary)}")
     page.text(
         f"Tokens kept by the reducer: {summary['keep_ratio']:.3f}. The model was chosen on these very lines, so a test "
         f"set reads worse. Confusions, errors by character and every line: {VALIDATION}/report.html."

@@ -1,0 +1,41 @@
+"""How sure a network is of what it wrote, at several temperatures at once.
+
+Dividing the logits by a temperature changes no greedy text, only how sure the network says it is: one reading gives the
+confidences at all of them, and a temperature can be chosen afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spikehtr.decoding.greedy import Decoded
+
+
+class Sureness(NamedTuple):
+    """What `decode_greedy` says of one line at each of K temperatures."""
+
+    text: str  # a character of the charset each, as decoded
+    characters: NDArray[np.float32]  # [len(text), K]
+    line: NDArray[np.float32]  # [K]
+
+
+@torch.no_grad()
+def sureness(
+    logits: Tensor, lengths: Tensor, decoded: Sequence[Decoded], temperatures: Sequence[float]
+) -> list[Sureness]:
+    """logits [B, L, V], lengths [B] and their `decode_greedy` -> confidences at every temperature, line by line."""
+    # [K, B, L]: the chosen label is the likeliest at any temperature, so only its probability is worked out anew.
+    chosen = torch.stack([(logits.float() / t).log_softmax(-1).amax(-1) for t in temperatures]).cpu().numpy()
+    out = []
+    for row, (line, n) in enumerate(zip(decoded, lengths.tolist(), strict=True)):
+        frames = chosen[:, row, :n]  # [K, l_b]
+        characters = [np.exp(frames[:, span.start : span.end].max(1)) for span in line.spans]
+        stacked = np.stack(characters) if characters else np.zeros((0, len(temperatures)), np.float32)
+        out.append(Sureness(line.text, stacked, np.exp(frames.mean(1))))
+    return out
