@@ -47,6 +47,7 @@ class TrainingConfig(Section):
     kl_weight: NonNegative = 0.05  # lambda_kl
     kl_temperature: Positive = 1.0
     bypass_penalty: NonNegative = 0.0  # weight of the sum of alpha^2
+    teacher_weight: NonNegative = 1.0  # of the divergence from a teacher's posteriors, where there is a teacher
     reducer_warmup: NonNegative = 0.0  # epochs at the start in which lines are not reduced
     validate_every: Count = 1  # epochs between two validations; the last epoch is always validated
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on a GPU that has it, fp32 elsewhere

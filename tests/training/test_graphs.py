@@ -35,6 +35,6 @@ def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):  # noqa: F
         run, told = Run(config, lines, None, tmp_path / str(number), make_fabric("cuda")), Epochs()
         run.fit(tell=told)
         losses.append([epoch.values["loss"] for epoch in told])
-        assert (run.graphed is not None) == graphs
-        assert not graphs or run.graphed.recordings.kept
+        assert (run.take.graphed is not None) == graphs
+        assert not graphs or run.take.graphed.recordings.kept
     assert losses[1] == pytest.approx(losses[0], rel=0.02)  # sums of other shapes, and spikes at the threshold

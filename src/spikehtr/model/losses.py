@@ -35,6 +35,7 @@ class Losses(NamedTuple):
     aux: Tensor
     kl: Tensor
     bypass: Tensor
+    teacher: Tensor
 
 
 def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor, part: Part | None = None) -> Tensor:
@@ -73,6 +74,19 @@ def symmetric_kl(
     return (skl * mask * part.own[:, None]).sum() / part.frames
 
 
+def distillation(logits: Tensor, lengths: Tensor, wanted: Tensor, part: Part | None = None) -> Tensor:
+    """Mean over valid frames of KL(q | p): p the network's posteriors, q a teacher's of the same frames.
+
+    logits [B, L, V], lengths [B], q = `wanted` [B, L, V] -> scalar
+    """
+    log_p = wide(logits).log_softmax(-1)
+    kl = (torch.special.xlogy(wanted, wanted) - wanted * log_p).sum(-1)  # [B, L]
+    mask = valid_mask(lengths, kl.shape[1])
+    if part is None:
+        return (kl * mask).sum() / mask.sum()
+    return (kl * mask * part.own[:, None]).sum() / part.frames
+
+
 def bypass_penalty(net: nn.Module) -> Tensor:
     """Sum of alpha^2 over the membrane shortcuts: 0 where there are none."""
     alphas: list[Tensor] = [m.alpha for m in net.modules() if isinstance(m, SpikingConv2d) and m.alpha is not None]
@@ -88,10 +102,12 @@ def spike_htr_loss(
     net: nn.Module,
     config: TrainingConfig,
     part: Part | None = None,
+    wanted: Tensor | None = None,
 ) -> Losses:
-    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalty on alpha), with the config's weights.
+    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalty on alpha, + distillation), by the config's weights.
 
-    A network without an auxiliary head has 0 for the two terms that need one.
+    A network without an auxiliary head has 0 for the two terms that need one. `wanted` [B, L, V]: a teacher's
+    posteriors, where there is one.
     """
     main = ctc(out.logits, out.lengths, targets, target_lengths, part)
     aux = kl = torch.zeros_like(main)
@@ -100,4 +116,8 @@ def spike_htr_loss(
         kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature, part)
     bypass = bypass_penalty(net)
     total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
-    return Losses(total, main, aux, kl, bypass)
+    teacher = torch.zeros_like(main)
+    if wanted is not None:
+        teacher = distillation(out.logits, out.lengths, wanted, part)
+        total = total + config.teacher_weight * teacher
+    return Losses(total, main, aux, kl, bypass, teacher)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spikehtr.files import whole_file
-from spikehtr.training.loop import Told
+from spikehtr.training.telling import Told
 
 CSV, TENSORBOARD = "log.csv", "tensorboard"
 FIELDS = (
@@ -20,6 +20,7 @@ FIELDS = (
     "ctc",
     "aux",
     "kl",
+    "teacher",
     "keep_ratio",
     "gradient",
     "lines_per_second",

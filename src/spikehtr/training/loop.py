@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,53 +19,23 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from spikehtr import kernels
 from spikehtr.baselines import build
 from spikehtr.config import Config
-from spikehtr.data.augment import augment
 from spikehtr.data.batching import Batch, Indices, Lines, load_batches, plan_epoch, share
-from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.predict import predict
 from spikehtr.evaluation.rates import character_edits, total
-from spikehtr.files import whole_file
-from spikehtr.model.losses import Part, spike_htr_loss
-from spikehtr.model.masking import valid_mask
-from spikehtr.model.network import Network, Output
-from spikehtr.model.reducer import ctc_min_length
+from spikehtr.model.network import Network
 from spikehtr.training.checkpoint import load_checkpoint, restore, save_checkpoint
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.graphs import GraphedStep
-from spikehtr.training.optim import Schedule, WeightAverage, make_optimizer
+from spikehtr.training.optim import Schedule
+from spikehtr.training.step import Moment, TrainStep
+from spikehtr.training.telling import Meter, Tell, Told, TrainingError
 from spikehtr.weights import save_model
 
-BEST, BAD_LINES = "best.safetensors", "bad-lines.txt"
+BEST = "best.safetensors"
 LOG_EVERY = 50  # steps: how often losses are read back from the device, checked and told
 _AGREE_EVERY = 10  # steps: how often several devices ask whether to stop
 _SEED_STRIDE, _RANK_STRIDE = 1_000_003, 7_919  # keep the seeds of two runs, and of two devices, apart
-_MEASURED = ("loss", "ctc", "aux", "kl", "keep_ratio", "gradient")
-
-
-class TrainingError(SpikeHTRError):
-    """A run that cannot go on: the message names what to look at."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """What is told every LOG_EVERY steps and at the end of each epoch: means since the last time."""
-
-    step: int
-    epoch: int  # from 1
-    progress: float  # of the whole run, 0 to 1
-    seconds: float  # of training so far, earlier parts of a resumed run included
-    lines_per_second: float
-    learning_rate: float
-    values: dict[str, float]  # by the names of _MEASURED
-    cer: float | None = None  # of the averaged weights on the validation lines, after an epoch that was validated
-    best: bool = False
-    epoch_ended: bool = False
-
-
-Tell = Callable[[Told], None]
 
 
 class Run:
@@ -98,22 +68,12 @@ class Run:
         self.net = build(config.model, len(train.charset))
         if start:
             self.net.load_state_dict(start)
-        wrapped = self.fabric.setup_module(self.net)
-        self.forward: Callable[..., Output] = wrapped
-        self.optimizer = make_optimizer(self.net, settings)
-        self.average = WeightAverage(self.net, settings.ema_decay)
-        self.graphed = None
-        if self._can_graph():
-            self.graphed = GraphedStep(self._gradients, self.net.parameters(), self.device)
+        self.take = TrainStep(config, self.net, self.fabric)
+        self.optimizer, self.average = self.take.optimizer, self.take.average
         self.step, self.best = 0, math.inf
         self.seconds, self._since = 0.0, time.monotonic()  # of training, and when they were last counted
         self.stopping = False  # set it, from a signal handler say, to end `fit` after the step under way, saved
         self._halt = False  # the devices have agreed to stop
-
-    def _can_graph(self) -> bool:
-        """Whether a step can be recorded: on one GPU, by kernels of which none waits for the device."""
-        alone = self.fabric.world_size == 1 and self.device.type == "cuda" and self.config.model.arch == "spike-htr"
-        return alone and self.config.training.cuda_graphs and kernels.fast(next(self.net.parameters()))
 
     @property
     def device(self) -> torch.device:
@@ -135,7 +95,8 @@ class Run:
     def resume(self) -> str | None:
         """Go to where the folder's newest checkpoint is; a warning where it had to take the one before it."""
         found = load_checkpoint(self.folder)
-        if found.state["config"] != self.config.to_dict() or found.state["limit"] != self.schedule.limit:
+        # As settings, not as text: a key that is new since then has its default, which is what happened before it.
+        if Config.from_dict(found.state["config"]) != self.config or found.state["limit"] != self.schedule.limit:
             raise TrainingError(
                 f"{self.folder} was begun with other settings; resume with those, or start a new folder"
             )
@@ -166,7 +127,7 @@ class Run:
         self._since = time.monotonic()
         while not self.finished and not self._halt:
             epoch = self.step // self.epoch_length
-            meter = _Meter(self)
+            meter = Meter(self)
             for batch, indices in self._batches(epoch):
                 meter.add(self._try(batch, indices))
                 self.step += 1
@@ -184,7 +145,7 @@ class Run:
                     return
             self._end_epoch(epoch, meter, tell)
 
-    def _end_epoch(self, epoch: int, meter: _Meter, tell: Tell | None) -> None:
+    def _end_epoch(self, epoch: int, meter: Meter, tell: Tell | None) -> None:
         """Check, validate where it is due, keep the model if it is the best, save, tell."""
         told = meter.read(epoch)
         due = self.finished or (epoch + 1) % self.config.training.validate_every == 0
@@ -205,13 +166,14 @@ class Run:
 
     def _batches(self, epoch: int) -> Iterator[tuple[Batch, Indices]]:
         """This device's part of each batch that is left of the epoch, and the whole batch's indices."""
-        rest = self._plan(epoch)[self.step - epoch * self.epoch_length :]
+        rest = self.plan(epoch)[self.step - epoch * self.epoch_length :]
         rank, world = self.fabric.global_rank, self.fabric.world_size
         parts = [share(batch, rank, world) for batch in rest]
         loaded = load_batches(self.train, parts, self.config.data.workers, pin_memory=self.device.type == "cuda")
         return zip(loaded, rest, strict=True)
 
-    def _plan(self, epoch: int) -> list[Indices]:
+    def plan(self, epoch: int) -> list[Indices]:
+        """The batches of an epoch."""
         settings = self.config.training
         return plan_epoch(self.train.widths, settings.batch_size, settings.seed, epoch)
 
@@ -242,50 +204,12 @@ class Run:
             ) from None
 
     def _train_on(self, batch: Batch, indices: Indices) -> Tensor:
-        """One optimiser step; the numbers of _MEASURED, not yet read back from the device."""
+        """One optimiser step; the numbers of MEASURED, not yet read back from the device."""
         settings = self.config.training
-        self.net.train()
         rate = self.schedule.rate(self.step, self.progress)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         seed = settings.seed * _SEED_STRIDE + self.step + self.fabric.global_rank * _RANK_STRIDE
         reduced = self.step >= settings.reducer_warmup * self.epoch_length
-        if self.graphed is not None:
-            numbers = self.graphed(batch, reduced, seed)
-        else:
-            torch.manual_seed(seed)
-            self.optimizer.zero_grad(set_to_none=True)
-            numbers = self._gradients(batch.to(self.device), reduced, indices)
-        norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), settings.clip_norm)
-        self.optimizer.step()
-        self.average.update(self.net)
-        return torch.cat([numbers, norm.detach().float()[None]])
-
-    def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
-        """Augmentation, forward, losses, backward, for a batch on the device; the numbers of _MEASURED but the last."""
-        settings, data = self.config.training, self.config.data
-        need = ctc_min_length(batch.targets, batch.target_lengths)
-        narrowest = self.net.stride * need
-        images, widths = augment(batch.lines(), batch.widths, data.augment, None, narrowest, data.max_width)
-        # More than a line has tokens: none is reduced.
-        out = self.forward(images, widths, need if reduced else widths)
-        part = None if indices is None else self._part(out, indices)
-        losses = spike_htr_loss(out, batch.targets, batch.target_lengths, self.net, settings, part)
-        self.fabric.backward(losses.total)
-        parts = (losses.total, losses.main, losses.aux, losses.kl, out.keep_ratio.mean())
-        return torch.stack([value.detach().float() for value in parts])
-
-    def _part(self, out: Output, indices: Indices) -> Part | None:
-        """What this device's lines count for, where several share the batch."""
-        rank, world = self.fabric.global_rank, self.fabric.world_size
-        if world == 1:
-            return None
-        size = len(out.lengths)
-        mine = torch.tensor([len(range(rank, len(indices), world))], device=self.device)
-        own = valid_mask(mine, size)[0].to(out.logits.dtype)
-        frames = self.fabric.all_reduce((out.lengths * own).sum(), reduce_op="mean")
-        assert isinstance(frames, Tensor)
-        return Part(own, len(indices) / world, frames)
+        return self.take(batch, Moment(self.progress, rate, seed, reduced), indices)
 
     def _validate(self) -> float | None:
         """CER of the averaged weights; each device reads its share of the lines."""
@@ -324,53 +248,4 @@ class Run:
         )
 
 
-class _Meter:
-    """Collects the steps' numbers on the device and reads them back now and then."""
-
-    def __init__(self, run: Run) -> None:
-        self.run, self.began = run, time.monotonic()
-        self.steps: list[Tensor] = []
-
-    def add(self, numbers: Tensor) -> None:
-        self.steps.append(numbers)
-
-    def read(self, epoch: int) -> Told:
-        """The means since the last reading; a loss that is no number stops the run before it is saved."""
-        run = self.run
-        values = torch.stack(self.steps)
-        if run.fabric.world_size > 1:
-            reduced = run.fabric.all_reduce(values, reduce_op="mean")
-            assert isinstance(reduced, Tensor)
-            values = reduced
-        values = values.cpu()
-        finite = torch.isfinite(values[:, 0])
-        if not finite.all():
-            raise _not_finite(run, run.step - len(values) + int((~finite).nonzero()[0]))
-        took = time.monotonic() - self.began
-        lines = len(values) * run.config.training.batch_size
-        self.steps, self.began = [], time.monotonic()
-        return Told(
-            run.step,
-            epoch + 1,
-            run.progress,
-            run.seconds,
-            lines / max(took, 1e-9),
-            float(run.optimizer.param_groups[0]["lr"]),
-            dict(zip(_MEASURED, values.mean(0).tolist(), strict=True)),
-        )
-
-
-def _not_finite(run: Run, step: int) -> TrainingError:
-    """Writes out the lines of the step's batch."""
-    epoch, place = divmod(step, run.epoch_length)
-    rows = [int(run.train.rows[i]) for i in run._plan(epoch)[place]]
-    records = [run.train.store.record(row) for row in rows]
-    if run.leads:
-        with whole_file(run.folder / BAD_LINES) as temporary:
-            lines = (f"{record['id']}\t{record['origin']}\t{record['text']}\n" for record in records)
-            temporary.write_text("".join(lines), encoding="utf-8")
-    ids = ", ".join(record["id"] for record in records)
-    return TrainingError(
-        f"the loss is not finite at step {step}; look at its lines: {ids} (also in {run.folder / BAD_LINES}). "
-        "Where they are in order, a lower training.learning_rate helps; --resume goes on from the checkpoint before it"
-    )
+__all__ = ["BEST", "LOG_EVERY", "Run", "Tell", "Told", "TrainingError"]

@@ -1,0 +1,106 @@
+"""One step of training, all of it: augmentation, forward pass, losses, backward pass, clipping, optimiser, average.
+
+What belongs to a run rather than to a step (batches, schedule, files) is in `loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from spikehtr import kernels
+from spikehtr.config import Config
+from spikehtr.data.augment import augment
+from spikehtr.data.batching import Batch, Indices
+from spikehtr.model.losses import Part, spike_htr_loss
+from spikehtr.model.masking import valid_mask
+from spikehtr.model.network import Network, Output
+from spikehtr.model.reducer import ctc_min_length
+from spikehtr.training.graphs import GraphedStep
+from spikehtr.training.optim import WeightAverage, make_optimizer
+
+
+class Moment(NamedTuple):
+    """When a step is taken: all that a step depends on beside the weights and the batch."""
+
+    progress: float  # of the run, 0 to 1
+    rate: float  # learning rate
+    seed: int  # of everything random in the step
+    reduced: bool = True  # whether the reducer is at work
+
+
+class TrainStep:
+    """A network with its optimiser and its average; called, it takes one step on a batch that is still on the host."""
+
+    def __init__(self, config: Config, net: Network, fabric: Fabric) -> None:
+        self.config, self.fabric = config, fabric
+        self.net = net
+        self.forward: Callable[..., Output] = fabric.setup_module(net)  # moves the network to the device
+        self.optimizer = make_optimizer(net, config.training)
+        self.average = WeightAverage(net, config.training.ema_decay)
+        self.graphed = None
+        if self._can_graph():
+            self.graphed = GraphedStep(self._gradients, net.parameters(), self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.fabric.device
+
+    def _can_graph(self) -> bool:
+        """Whether a step can be recorded: on one GPU, by kernels of which none waits for the device."""
+        alone = self.fabric.world_size == 1 and self.device.type == "cuda" and self.config.model.arch == "spike-htr"
+        return alone and self.config.training.cuda_graphs and kernels.fast(next(self.net.parameters()))
+
+    def __call__(self, batch: Batch, moment: Moment, indices: Indices | None = None) -> Tensor:
+        """The numbers of MEASURED, not yet read back from the device.
+
+        `indices`: those of the whole batch, where several devices share it.
+        """
+        self.net.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = moment.rate
+        if self.graphed is not None:
+            numbers = self.graphed(batch, moment.reduced, moment.seed)
+        else:
+            torch.manual_seed(moment.seed)
+            self.optimizer.zero_grad(set_to_none=True)
+            numbers = self._gradients(batch.to(self.device), moment.reduced, indices)
+        norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.training.clip_norm)
+        self.optimizer.step()
+        self.average.update(self.net)
+        return torch.cat([numbers, norm.detach().float()[None]])
+
+    def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
+        """Augmentation, forward, losses, backward, for a batch on the device; the numbers of MEASURED but the last."""
+        images, widths, need = self.inputs(batch)
+        # More than a line has tokens: none is reduced.
+        out = self.forward(images, widths, need if reduced else widths)
+        part = None if indices is None else self._part(out, indices)
+        losses = spike_htr_loss(out, batch.targets, batch.target_lengths, self.net, self.config.training, part)
+        self.fabric.backward(losses.total)
+        parts = (losses.total, losses.main, losses.aux, losses.kl, losses.teacher, out.keep_ratio.mean())
+        return torch.stack([value.detach().float() for value in parts])
+
+    def inputs(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Augmented images and widths, and the frames each transcript needs, of a batch on the device."""
+        data = self.config.data
+        need = ctc_min_length(batch.targets, batch.target_lengths)
+        narrowest = self.net.stride * need
+        images, widths = augment(batch.lines(), batch.widths, data.augment, None, narrowest, data.max_width)
+        return images, widths, need
+
+    def _part(self, out: Output, indices: Indices) -> Part | None:
+        """What this device's lines count for, where several share the batch."""
+        rank, world = self.fabric.global_rank, self.fabric.world_size
+        if world == 1:
+            return None
+        size = len(out.lengths)
+        mine = torch.tensor([len(range(rank, len(indices), world))], device=self.device)
+        own = valid_mask(mine, size)[0].to(out.logits.dtype)
+        frames = self.fabric.all_reduce((out.lengths * own).sum(), reduce_op="mean")
+        assert isinstance(frames, Tensor)
+        return Part(own, len(indices) / world, frames)

@@ -1,0 +1,95 @@
+"""What a run tells of itself on the way: means of its numbers, and what is wrong with a step that cannot go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
+
+if TYPE_CHECKING:
+    from spikehtr.training.loop import Run
+
+BAD_LINES = "bad-lines.txt"
+MEASURED = ("loss", "ctc", "aux", "kl", "teacher", "keep_ratio", "gradient")
+
+
+class TrainingError(SpikeHTRError):
+    """A run that cannot go on: the message names what to look at."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told every LOG_EVERY steps and at the end of each epoch: means since the last time."""
+
+    step: int
+    epoch: int  # from 1
+    progress: float  # of the whole run, 0 to 1
+    seconds: float  # of training so far, earlier parts of a resumed run included
+    lines_per_second: float
+    learning_rate: float
+    values: dict[str, float]  # by the names of MEASURED
+    cer: float | None = None  # of the averaged weights on the validation lines, after an epoch that was validated
+    best: bool = False
+    epoch_ended: bool = False
+
+
+Tell = Callable[[Told], None]
+
+
+class Meter:
+    """Collects the steps' numbers on the device and reads them back now and then."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.began = run, time.monotonic()
+        self.steps: list[Tensor] = []
+
+    def add(self, numbers: Tensor) -> None:
+        self.steps.append(numbers)
+
+    def read(self, epoch: int) -> Told:
+        """The means since the last reading; a loss that is no number stops the run before it is saved."""
+        run = self.run
+        values = torch.stack(self.steps)
+        if run.fabric.world_size > 1:
+            reduced = run.fabric.all_reduce(values, reduce_op="mean")
+            assert isinstance(reduced, Tensor)
+            values = reduced
+        values = values.cpu()
+        finite = torch.isfinite(values[:, 0])
+        if not finite.all():
+            raise not_finite(run, run.step - len(values) + int((~finite).nonzero()[0]))
+        took = time.monotonic() - self.began
+        lines = len(values) * run.config.training.batch_size
+        self.steps, self.began = [], time.monotonic()
+        return Told(
+            run.step,
+            epoch + 1,
+            run.progress,
+            run.seconds,
+            lines / max(took, 1e-9),
+            float(run.optimizer.param_groups[0]["lr"]),
+            dict(zip(MEASURED, values.mean(0).tolist(), strict=True)),
+        )
+
+
+def not_finite(run: Run, step: int) -> TrainingError:
+    """Writes out the lines of the step's batch."""
+    epoch, place = divmod(step, run.epoch_length)
+    rows = [int(run.train.rows[i]) for i in run.plan(epoch)[place]]
+    records = [run.train.store.record(row) for row in rows]
+    if run.leads:
+        with whole_file(run.folder / BAD_LINES) as temporary:
+            lines = (f"{record['id']}\t{record['origin']}\t{record['text']}\n" for record in records)
+            temporary.write_text("".join(lines), encoding="utf-8")
+    ids = ", ".join(record["id"] for record in records)
+    return TrainingError(
+        f"the loss is not finite at step {step}; look at its lines: {ids} (also in {run.folder / BAD_LINES}). "
+        "Where they are in order, a lower training.learning_rate helps; --resume goes on from the checkpoint before it"
+    )
