@@ -1,7 +1,8 @@
 """The steps whose speed we publish, in one run: what `spikehtr bench` times, at the sizes of the tables.
 
-python benchmarks/gpu.py                       # tiny T=1 and T=2, trained at 64 lines and read at 256; base T=2
-python benchmarks/gpu.py --all --json all.json # all four tiers
+python benchmarks/gpu.py                       # tiny T=1 and T=2, trained at 64 lines and read at 256; base T=2 trained
+python benchmarks/gpu.py --presets tiny,base,htr-vt,retsinas,kraken --timesteps 1,2 --rounds 3 --json all.json
+python benchmarks/gpu.py --graphs two          # reading in two recorded parts, the mixer on what the reducer leaves
 """
 
 from __future__ import annotations
@@ -11,41 +12,49 @@ from pathlib import Path
 
 import torch
 
-from spikehtr.config import PRESETS, Config
+from spikehtr.profiling.bench_cases import listed, named_configs, numbers
 from spikehtr.profiling.steps import Case
 from spikehtr.profiling.timing import benchmark
 from spikehtr.profiling.timing_table import save, show
 
 
-def cases(every_tier: bool, train_lines: int, read_lines: int) -> list[Case]:
-    """tiny at both T, trained and read; base at T = 2, trained; or all tiers at both."""
-    wanted = [("tiny", steps, train) for steps in (1, 2) for train in (True, False)] + [("base", 2, True)]
-    if every_tier:
-        wanted = [(tier, steps, train) for tier in PRESETS for steps in (1, 2) for train in (True, False)]
+def cases(options: argparse.Namespace) -> list[Case]:
+    """Every preset trained and read; with none named, tiny at both T, trained and read, and base at T = 2, trained."""
+    steps = numbers([options.timesteps])
+    named = [(name, config, (True, False)) for name, config in named_configs(listed([options.presets]), steps, [])]
+    if not named:
+        named = [(name, config, (True, False)) for name, config in named_configs(["tiny"], steps, [])]
+        named += [(name, config, (True,)) for name, config in named_configs(["base"], [2], [])]
+    sizes = {True: options.train_lines, False: options.read_lines}
     return [
-        Case(
-            f"{tier} T={steps}",
-            Config.preset(tier).with_overrides({"model.timesteps": steps}),
-            train,
-            train_lines if train else read_lines,
-        )
-        for tier, steps, train in wanted
+        Case(name, config, train, sizes[train], config.data.max_width, options.graphs)
+        for name, config, kinds in named
+        for train in kinds
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--all", action="store_true", help="all four tiers, T = 1 and 2, trained and read")
+    parser.add_argument("--presets", default="", help="tiers and baselines, with commas between")
+    parser.add_argument("--timesteps", default="1,2")
     parser.add_argument("--train-lines", type=int, default=64, help="lines in a training step")
     parser.add_argument("--read-lines", type=int, default=256, help="lines in a forward pass")
+    parser.add_argument("--graphs", choices=("one", "two", "none"), default="one", help="how lines are read")
+    parser.add_argument("--no-reference", action="store_true", help="time the fast path alone")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true", help="list the ten most expensive kernels of each step")
-    parser.add_argument("--json", type=Path, help="also write every figure to this file")
+    parser.add_argument("--json", type=Path, help="also write every figure to this file, after each step")
     options = parser.parse_args()
-    wanted = cases(options.all, options.train_lines, options.read_lines)
-    device = torch.device(options.device)
-    show(benchmark(wanted, device, options.rounds, options.profile, lambda report: save(report, options.json)))
+    report = benchmark(
+        cases(options),
+        torch.device(options.device),
+        options.rounds,
+        options.profile,
+        lambda report: save(report, options.json),
+        reference=not options.no_reference,
+    )
+    show(report)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,8 @@ def round_up(images: Tensor, widths: Tensor, widest: int) -> tuple[Tensor, Tenso
     lines, width = images.shape[0], images.shape[-1]
     right = max(0, min(-width % _COLUMNS, widest - width))
     missing = (1 << (lines - 1).bit_length()) - lines
+    if not (right or missing):
+        return images, widths
     white = 1.0 if images.is_floating_point() else 255
     images = F.pad(images, (0, right, 0, 0, 0, 0, 0, missing), value=white)
     return images, F.pad(widths, (0, missing), value=1)

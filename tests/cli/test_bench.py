@@ -28,12 +28,28 @@ def test_table_and_json(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["bench.json"]
 
 
+def test_several_presets_at_their_own_widths(tmp_path):
+    path = tmp_path / "bench.json"
+    small = ("-s", "model.height=32", "-s", "model.baseline.scale=0.05", "-s", "data.max_width=64")
+    sizes = ("--device", "cpu", "-b", 2, "--rounds", 1, "--no-train", "--json", path)
+    done = run("bench", "--presets", "htr-vt,kraken", "-T", "1,2", *sizes, *small)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(path.read_text())["rows"]
+    assert [(row["name"], row["arch"], row["width"]) for row in rows] == [
+        ("htr-vt", "htr-vt", 64),
+        ("kraken", "kraken", 64),
+    ]
+    assert all(row["flops"] > 0 for row in rows)
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
         (["--no-train", "--no-inference"], "nothing to time"),
         (["--preset", "tinny"], "did you mean 'tiny'"),
         (["-T", "9"], "max_timesteps"),
+        (["-T", "1,x"], "not 'x'"),
+        (["--presets", "tiny,htr-vd"], "did you mean 'htr-vt'"),
         (["--json", "nowhere/b.json"], "make it first"),
         (["--device", "gpu"], "no device called 'gpu'"),
         (["--rounds", "0"], "--rounds"),

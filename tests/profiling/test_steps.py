@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from conftest import micro
+from spikehtr.config import Config
+from spikehtr.inference import PlainReader
+from spikehtr.profiling.roofline import step_roofline
 from spikehtr.profiling.steps import FAST, REFERENCE, SWITCH, Case, Step, chosen, ink_lines
+from spikehtr.training.step import TrainStep
 
 CPU = torch.device("cpu")
 
@@ -27,25 +31,59 @@ def test_lines_look_written():
     assert torch.equal(lines, ink_lines(3, 32, 96, CPU))
 
 
-def test_a_training_step_moves_weights_moments_and_average():
+def test_a_training_step_is_a_run_s(monkeypatch):
+    took = []
+    take = TrainStep.__call__
+    monkeypatch.setattr(TrainStep, "__call__", lambda self, *args: took.append(self) or take(self, *args))
     step = Step(case(), CPU)
-    before = {name: p.detach().clone() for name, p in step.net.named_parameters()}
+    before = {name: p.detach().clone() for name, p in step.network().named_parameters()}
     step()
-    moved = [name for name, p in step.net.named_parameters() if not torch.equal(p, before[name])]
+    (trained,) = took
+    moved = [name for name, p in trained.net.named_parameters() if not torch.equal(p, before[name])]
     assert {name.split(".")[0] for name in moved} >= {"encoder", "positions", "mixer", "head"}
-    assert len(step.optimizer.state) > 0
-    assert any(not torch.equal(step.average.values[name], before[name]) for name in moved)
+    assert len(trained.optimizer.state) > 0
+    assert any(not torch.equal(trained.average.values[name], before[name]) for name in moved)
+    step()
+    assert took == [trained, trained]
     images, widths, need = step.inputs()
     assert images.shape[-1] > 48  # augmented: room for a stretched line
     assert (widths >= 4 * need).all()
 
 
-def test_an_inference_step_changes_nothing():
+def test_an_inference_step_reads_the_batch_and_changes_nothing(monkeypatch):
+    read = []
     step = Step(case(train=False), CPU)
+    monkeypatch.setattr(PlainReader, "read", lambda self, *batch: read.append(batch))
     before = torch.random.get_rng_state()
     step()
     assert torch.equal(before, torch.random.get_rng_state())
-    assert all(p.grad is None for p in step.net.parameters())
+    assert read == [(step.batch.images, step.batch.widths)]
+
+
+@pytest.mark.parametrize("arch", ["htr-vt", "retsinas", "kraken", "cnn-blstm"])
+def test_baselines_are_served(arch):
+    config = Config.preset(arch).with_overrides({"model.baseline.scale": 0.05, "model.height": 32})
+    for train in (True, False):
+        step = Step(Case(arch, config, train, batch_size=2, width=64), CPU)
+        step()
+        images, widths, need = step.inputs()
+        counted = step_roofline(step.network(), images, widths, need, train, half=False)
+        assert counted.flops > 0
+        kinds = {op.kind for op in counted.ops}
+        assert ("LSTM" in kinds) == (arch != "htr-vt")
+        assert ("Attention" in kinds) == (arch == "htr-vt")
+        assert ("BatchNorm2d" in kinds) == (train and arch != "kraken")
+
+
+def test_each_path_has_a_network_of_its_own(monkeypatch):
+    monkeypatch.delenv(SWITCH, raising=False)
+    step = Step(case(), CPU)
+    for path in (REFERENCE, FAST, REFERENCE):
+        with chosen(path):
+            step()
+    assert list(step.made) == [REFERENCE, FAST]
+    step.forget()
+    assert not step.made
 
 
 @pytest.mark.parametrize("user", [None, "reference", "triton"])

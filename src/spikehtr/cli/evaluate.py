@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from spikehtr.cli.options import Overrides
+from spikehtr.cli.options import Overrides, pick_device
 from spikehtr.cli.progress import counting
-from spikehtr.cli.train import pick_device
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:

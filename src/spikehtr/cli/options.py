@@ -57,3 +57,18 @@ def writable(path: Path, suffix: str = "") -> Path:
     except OSError as error:
         raise SpikeHTRError(f"{path}: cannot be written ({error.strerror})") from None
     return path
+
+
+def pick_device(wanted: str) -> str:
+    """The device to use; one that is not there is an error."""
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(wanted).type
+    except RuntimeError:
+        raise SpikeHTRError(f"no device called {wanted!r}: use cpu, cuda or auto") from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise SpikeHTRError("a GPU was asked for and none is here: use --device cpu, or leave --device out")
+    return wanted

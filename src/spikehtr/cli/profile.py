@@ -109,8 +109,8 @@ def _measure(
     pj_byte: float | None,
     as_json: bool,
 ) -> None:
+    from spikehtr.cli.options import pick_device
     from spikehtr.cli.progress import counting
-    from spikehtr.cli.train import pick_device
     from spikehtr.evaluation.writing import make_folder
 
     chosen = pick_device(device)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve
+from spikehtr.cli.options import ConfigFile, Overrides, Preset, pick_device, resolve
 from spikehtr.cli.progress import counting, training_bar
 from spikehtr.errors import SpikeHTRError
 
@@ -170,18 +170,3 @@ def spoken(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def pick_device(wanted: str) -> str:
-    """The device to use; one that is not there is an error."""
-    import torch
-
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(wanted).type
-    except RuntimeError:
-        raise SpikeHTRError(f"no device called {wanted!r}: use cpu, cuda or auto") from None
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise SpikeHTRError("a GPU was asked for and none is here: use --device cpu, or leave --device out")
-    return wanted

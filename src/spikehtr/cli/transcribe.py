@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from spikehtr.cli.train import pick_device
+from spikehtr.cli.options import pick_device
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def transcribe(
         bool, typer.Option("--overlay", help="Draw lines, order and text into NAME.overlay.png as well.")
     ] = False,
     dpi: Annotated[int, typer.Option("--dpi", min=50, max=1200, help="At what resolution PDF pages are read.")] = 300,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")] = 16,
+    batch_size: Annotated[
+        Optional[int], typer.Option("--batch-size", min=1, help="Lines read at a time; 16 on a CPU, 128 on a GPU.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
 ) -> None:
     """Read handwriting: find the lines of each page, read them, write what they say.
@@ -84,7 +86,7 @@ def transcribe(
     find = segmenter_named(segmenter.value)
     assert model is not None  # _check saw to it
     recognizer = Recognizer.load(model, chosen)
-    how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
+    how = How(find, kind.value, batch_size or recognizer.reader.batch_size, dpi, keep_image=overlay)
     run = Run(form.value, output, resume, overlay, min_confidence, failures=list(missing))
     with _bar(len(sources)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):

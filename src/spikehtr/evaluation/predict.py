@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.decoding.confidence import Sureness, sureness
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.evaluation.sets import source_finder
+from spikehtr.inference import full_precision
 from spikehtr.model.network import Network
 from spikehtr.text import normalise
 
@@ -26,18 +26,6 @@ class Prediction(NamedTuple):
     set: str = ""  # the source it came from
     document: str | None = None
     sure: Sureness | None = None  # at the temperatures that were asked for
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """No autocast, no TF32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast("cuda", enabled=False), torch.backends.cudnn.flags(allow_tf32=False):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 @torch.no_grad()
@@ -63,7 +51,7 @@ def predict(
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
     for batch in load_batches(lines, plan, workers):
         moved = batch.to(device)
-        with _full_precision():
+        with full_precision():
             out = net(moved.lines(), moved.widths)
         decoded = decode_greedy(out.logits, out.lengths, lines.charset)
         sure: Sequence[Sureness | None] = [None] * len(decoded)

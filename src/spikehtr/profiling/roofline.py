@@ -11,6 +11,9 @@ one *operation* forward and, in training, one backward:
 - gated injection, joined to the stem's norm: write T maps instead of one; backward read T gradients instead of one
 - DownMix, height pooling: read input, write output; backward read gradient and input, write gradient
 - gate of the dual-resolution fusion, joined to DownMix: read stage 3 and gate; backward read gate, write its gradient
+- in baselines: an LSTM as a linear map of every token by every weight; attention's two products: read q, k, v, write
+  output; backward read q, k, v and gradient, write three gradients. Batch norm, in training only (a reader may fold it
+  into the convolution before it), and layer norm as the norms above
 - AdamW and averaged weights: read weight, gradient, two moments and average, write all but the gradient, in fp32
 
 Every tensor is counted once for each operation that needs it, in the dtype the step computes in (bf16 under autocast),
@@ -38,15 +41,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spikehtr.baselines.htr_vt import Attention
 from spikehtr.model.encoder import DownMix, DualResolutionFusion, HeightPool
 from spikehtr.model.entry import Entry
 from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, TokenNorm
 from spikehtr.model.mixer import MatchedMean
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.network import Network
 from spikehtr.profiling.counts import layer_macs
 
 _PRODUCTS = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
-_PASSES = (MaskedGroupNorm, TokenNorm, Entry, DownMix, DualResolutionFusion, HeightPool)
+_PASSES = (MaskedGroupNorm, TokenNorm, nn.LayerNorm, nn.BatchNorm2d, Entry, DownMix, DualResolutionFusion, HeightPool)
 _STATE = 9  # fp32 numbers AdamW and the average move for each parameter: five read, four written
 _CHUNK = 8  # lines counted at a time: the reference needs a GiB and more a line
 
@@ -111,12 +115,26 @@ class OpTable:
     def ops(self) -> list[Op]:
         return list(self.rows.values())
 
-    def see(self, name: str, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def see(self, name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         """Add one call; a later pass over other lines adds to the same rows (`calls` is cleared in between)."""
         call = self.calls[name]
         self.calls[name] += 1
+        if isinstance(module, nn.LSTM):  # packed tokens, and the last states beside them
+            inputs, output = (inputs[0].data,), output[0].data
         learns = output.requires_grad
-        if isinstance(module, _PRODUCTS):
+        if isinstance(module, nn.BatchNorm2d) and not module.training:
+            return
+        if isinstance(module, Attention):
+            lines, tokens, width = inputs[0].shape
+            size, flops = inputs[0].numel(), 4 * lines * tokens * tokens * width
+            forward, backward = (flops, 4 * size, 0), (2 * flops, 7 * size, 0)
+        elif isinstance(module, nn.LSTM):
+            weights = sum(p.numel() for p in module.parameters())
+            flops = 2 * len(output) * weights
+            read = inputs[0].numel()
+            forward = (flops, read + output.numel(), weights)
+            backward = (2 * flops, output.numel() + 2 * read, 2 * weights)
+        elif isinstance(module, _PRODUCTS):
             x_learns = inputs[0].requires_grad
             read, weights = sum(x.numel() for x in inputs), sum(p.numel() for p in module.parameters())
             flops = 2 * layer_macs(module, inputs[0], output)
@@ -163,7 +181,7 @@ def counted_ops(net: nn.Module, itemsize: int) -> Iterator[OpTable]:
     def counts(module: nn.Module) -> bool:
         if isinstance(module, SharedDropout):  # stands before every residual sum where it drops whole lines
             return module.per_line
-        return isinstance(module, _PRODUCTS + _PASSES)
+        return isinstance(module, (*_PRODUCTS, *_PASSES, nn.LSTM, Attention))
 
     handles = [m.register_forward_hook(watch(name)) for name, m in net.named_modules() if counts(m)]
     try:
@@ -174,7 +192,7 @@ def counted_ops(net: nn.Module, itemsize: int) -> Iterator[OpTable]:
 
 
 def step_roofline(
-    net: SpikeHTR, images: Tensor, widths: Tensor, min_lengths: Tensor | None, train: bool, half: bool
+    net: Network, images: Tensor, widths: Tensor, min_lengths: Tensor | None, train: bool, half: bool
 ) -> Roofline:
     """The operations of a step on this very batch. Call it with the reference kernels chosen: others hide modules.
 

@@ -1,13 +1,15 @@
-"""Whole steps to time: a network, a batch and an optimiser, made ready on a device.
+"""Whole steps to time: a network and a batch, made ready on a device.
 
-A training step is all of it: augmentation, forward pass (bf16 autocast on a GPU), losses, backward pass, clipping,
-optimiser and averaged weights. An inference step is a forward pass. Lines are synthetic ink, labels random.
+A training step is the one that `spikehtr train` takes (`training.step`): the batch's way to the device, augmentation,
+forward pass (bf16 autocast on a GPU), losses, backward pass, clipping, optimiser and averaged weights, recorded as a
+CUDA graph where a run records it. An inference step is a batch read by the reader that `Recognizer` takes, from bytes
+on the host to logits on the device. Lines are synthetic ink, labels random. Every network is served.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,12 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spikehtr import kernels
+from spikehtr.baselines import build
 from spikehtr.config import Config
-from spikehtr.data.augment import augment
-from spikehtr.model.losses import spike_htr_loss
-from spikehtr.model.recognizer import SpikeHTR
-from spikehtr.model.reducer import ctc_min_length
-from spikehtr.training.optim import WeightAverage, make_optimizer
+from spikehtr.data.batching import Batch
+from spikehtr.inference import Graphs, in_half, make_reader
+from spikehtr.model.network import Network
+from spikehtr.training.devices import make_fabric
+from spikehtr.training.step import Moment, TrainStep, augmented
 
 SWITCH = "SPIKEHTR_KERNELS"
 REFERENCE, FAST = "reference", "fast"
@@ -37,6 +40,7 @@ class Case:
     train: bool
     batch_size: int
     width: int = 512
+    graphs: Graphs = "one"  # how a pass is recorded, where it is read on a GPU
 
 
 @contextmanager
@@ -77,57 +81,54 @@ def ink_lines(count: int, height: int, width: int, device: torch.device, seed: i
 
 
 class Step:
-    """A case made ready on a device: call it for one step."""
+    """A case made ready on a device: call it for one step, on the path that is chosen.
+
+    Each path has a network of its own: a recorded step is bound to the tensors it was recorded with.
+    """
 
     def __init__(self, case: Case, device: torch.device) -> None:
         self.case, self.device = case, device
-        self.half = device.type == "cuda"
-        config = case.config
+        self.half = in_half("auto", device)
+        lines, count = case.batch_size, max(1, case.width // 16)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            self.net = SpikeHTR(config.model, _LABELS).to(device).train(case.train)
-            count = max(1, case.width // 16)
-            self.targets = torch.randint(1, _LABELS, (case.batch_size, count)).to(device)
-        self.target_lengths = torch.full((case.batch_size,), count, device=device)
-        self.images = ink_lines(case.batch_size, config.model.height, case.width, device)
-        self.widths = torch.full((case.batch_size,), case.width, device=device)
-        if case.train:
-            self.optimizer = make_optimizer(self.net, config.training)
-            self.average = WeightAverage(self.net, config.training.ema_decay)
+            targets = torch.randint(1, _LABELS, (lines, count))
+        images = (ink_lines(lines, case.config.model.height, case.width, torch.device("cpu")) * 255).round().byte()
+        numbers = (torch.full((lines,), case.width), targets, torch.full((lines,), count), torch.arange(lines))
+        self.batch = Batch(images, *numbers)
+        if device.type == "cuda":
+            self.batch = Batch(*(value.pin_memory() for value in self.batch))
+        self.made: dict[str, Callable[[], object]] = {}
 
     def __call__(self) -> None:
-        if self.case.train:
-            self._train()
-        else:
-            with torch.no_grad(), self._autocast():
-                self.net(self.images, self.widths)
+        path = REFERENCE if os.environ.get(SWITCH) == "reference" else FAST
+        if path not in self.made:
+            self.made[path] = self._training() if self.case.train else self._reading()
+        self.made[path]()
 
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.half)
+    def network(self) -> Network:
+        """A new one, the same each time, on the device."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return build(self.case.config.model, _LABELS).to(self.device).train(self.case.train)
+
+    def _training(self) -> Callable[[], object]:
+        settings = self.case.config.training
+        take = TrainStep(self.case.config, self.network(), make_fabric(str(self.device), precision=settings.precision))
+        when = Moment(progress=0.5, rate=settings.learning_rate, seed=0)
+        return lambda: take(self.batch, when)
+
+    def _reading(self) -> Callable[[], object]:
+        read = make_reader(self.network(), graphs=self.case.graphs)
+        return lambda: read(self.batch.images, self.batch.widths)
 
     def inputs(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """What the network is given: images, widths and, in training, the frames each transcript needs."""
-        if not self.case.train:
-            return self.images, self.widths, None
-        need = ctc_min_length(self.targets, self.target_lengths)
-        data = self.case.config.data
-        images, widths = augment(self.images, self.widths, data.augment, None, 4 * need, data.max_width)
-        return images, widths, need
-
-    def _train(self) -> None:
-        settings = self.case.config.training
-        inputs = self.inputs()
-        with self._autocast():
-            out = self.net(*inputs)
-        loss = spike_htr_loss(out, self.targets, self.target_lengths, self.net, settings).total
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.net.parameters(), settings.clip_norm)
-        self.optimizer.step()
-        self.average.update(self.net)
+        batch = self.batch.to(self.device)
+        return augmented(batch, self.case.config) if self.case.train else (batch.lines(), batch.widths, None)
 
     def forget(self) -> None:
-        """Free what a step leaves behind, and what a failed one held."""
-        self.net.zero_grad(set_to_none=True)
+        """Free what the steps so far have left behind, and what a failed one held."""
+        self.made.clear()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -16,6 +16,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.profiling.roofline import Ceilings, measure_ceilings, step_roofline, synchronize
 from spikehtr.profiling.steps import FAST, REFERENCE, Case, Step, chosen, has_fast_path
 
+_WARM = 3
 _BURST = 0.5  # seconds of steps between two looks at the clock
 _IMPORTED = time.time()
 
@@ -57,6 +58,7 @@ class Row:
             "name": case.name,
             "timesteps": case.config.model.timesteps,
             "train": case.train,
+            "arch": case.config.model.arch,
             "batch_size": case.batch_size,
             "width": case.width,
             "input_width": self.input_width,
@@ -100,14 +102,18 @@ def benchmark(
     rounds: int = 5,
     profile: bool = False,
     tell: Callable[[Report], None] = lambda report: None,
+    reference: bool = True,
 ) -> Report:
-    """Every case, one after the other; `tell` hears of the report after each of them."""
+    """Every case, one after the other; `tell` hears of the report after each of them.
+
+    Without `reference` it is left out where there is a fast path.
+    """
     half = device.type == "cuda"
     name = torch.cuda.get_device_name(device) if half else f"{device}, {torch.get_num_threads()} threads"
     age = _first_step(cases[0], device)  # before anything else: what a fresh process pays is part of the report
     report = Report(name, torch.__version__, has_fast_path(device), measure_ceilings(device, half), age, [])
     for case in cases:
-        report.rows.append(run_case(case, device, report.ceilings, rounds, profile))
+        report.rows.append(run_case(case, device, report.ceilings, rounds, profile, reference))
         tell(report)
     return report
 
@@ -124,14 +130,23 @@ def _first_step(case: Case, device: torch.device) -> float:
     return process_age()
 
 
-def run_case(case: Case, device: torch.device, ceilings: Ceilings, rounds: int = 5, profile: bool = False) -> Row:
+def run_case(
+    case: Case,
+    device: torch.device,
+    ceilings: Ceilings,
+    rounds: int = 5,
+    profile: bool = False,
+    reference: bool = True,
+) -> Row:
     """Warm up each path, time them in turns, count the step."""
     step = Step(case, device)
-    paths = {path: Timing() for path in ([REFERENCE, FAST] if has_fast_path(device) else [REFERENCE])}
+    paths = {path: Timing() for path in paths_of(case, device, reference)}
     bursts = {}
     for path, timing in paths.items():
         with chosen(path):
             bursts[path] = _warm(step, timing)
+        if device.type == "cuda":  # what the other path has to record shall find room
+            torch.cuda.empty_cache()
     for _ in range(rounds):
         for path, timing in paths.items():
             if bursts[path]:
@@ -146,7 +161,7 @@ def run_case(case: Case, device: torch.device, ceilings: Ceilings, rounds: int =
     step.forget()
     images, widths, need = step.inputs()
     with chosen(REFERENCE):
-        counted = step_roofline(step.net, images, widths, need, case.train, step.half)
+        counted = step_roofline(step.network(), images, widths, need, case.train, step.half)
     step.forget()
     return Row(
         case=case,
@@ -160,10 +175,17 @@ def run_case(case: Case, device: torch.device, ceilings: Ceilings, rounds: int =
     )
 
 
+def paths_of(case: Case, device: torch.device, reference: bool = True) -> list[str]:
+    """Both where there are two: a baseline has one, with fast kernels for the losses where they are."""
+    if not has_fast_path(device):
+        return [REFERENCE]
+    return [REFERENCE, FAST] if reference and case.config.model.arch == "spike-htr" else [FAST]
+
+
 def _warm(step: Step, timing: Timing) -> int:
-    """Three steps; how many of them fill a burst, or 0 if memory does not suffice."""
+    """A few steps (the second is recorded, where steps are); how many fill a burst, or 0 if memory does not suffice."""
     try:
-        seconds = [_time(step, 1, timing) for _ in range(3)][-1]
+        seconds = [_time(step, 1, timing) for _ in range(_WARM)][-1]
     except torch.OutOfMemoryError:
         step.forget()
         timing.peak_bytes = None
@@ -194,7 +216,8 @@ def profile_step(step: Step, path: str, top: int = 10) -> list[dict[str, Any]]:
 
     cuda = step.device.type == "cuda"
     with chosen(path):
-        step()
+        for _ in range(_WARM):
+            step()
         synchronize(step.device)
         with record(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU], acc_events=True) as recorded:
             step()

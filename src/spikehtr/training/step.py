@@ -76,7 +76,7 @@ class TrainStep:
 
     def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
         """Augmentation, forward, losses, backward, for a batch on the device; the numbers of MEASURED but the last."""
-        images, widths, need = self.inputs(batch)
+        images, widths, need = augmented(batch, self.config)
         # More than a line has tokens: none is reduced.
         out = self.forward(images, widths, need if reduced else widths)
         part = None if indices is None else self._part(out, indices)
@@ -84,14 +84,6 @@ class TrainStep:
         self.fabric.backward(losses.total)
         parts = (losses.total, losses.main, losses.aux, losses.kl, losses.teacher, out.keep_ratio.mean())
         return torch.stack([value.detach().float() for value in parts])
-
-    def inputs(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Augmented images and widths, and the frames each transcript needs, of a batch on the device."""
-        data = self.config.data
-        need = ctc_min_length(batch.targets, batch.target_lengths)
-        narrowest = self.net.stride * need
-        images, widths = augment(batch.lines(), batch.widths, data.augment, None, narrowest, data.max_width)
-        return images, widths, need
 
     def _part(self, out: Output, indices: Indices) -> Part | None:
         """What this device's lines count for, where several share the batch."""
@@ -104,3 +96,11 @@ class TrainStep:
         frames = self.fabric.all_reduce((out.lengths * own).sum(), reduce_op="mean")
         assert isinstance(frames, Tensor)
         return Part(own, len(indices) / world, frames)
+
+
+def augmented(batch: Batch, config: Config) -> tuple[Tensor, Tensor, Tensor]:
+    """Augmented images and widths, and the frames each transcript needs, of a batch on the device."""
+    need = ctc_min_length(batch.targets, batch.target_lengths)
+    narrowest = config.model.stride * need
+    images, widths = augment(batch.lines(), batch.widths, config.data.augment, None, narrowest, config.data.max_width)
+    return images, widths, need
