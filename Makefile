@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
+PAGE := src/spikehtr/assets/sample-page.jpg
+MODEL := src/spikehtr/assets/model.safetensors
+
 .PHONY: demo test lint format clean
 .DELETE_ON_ERROR:
 
@@ -10,6 +13,8 @@ demo: .venv/.core
 	@mkdir -p demo
 	$(BIN)/spikehtr inspect src/spikehtr/assets/sample-line.png -T 4 -o demo/inkcoder.png
 	$(BIN)/spikehtr profile --counts --preset tiny
+	$(if $(wildcard $(MODEL)),,@echo "No model is bundled: the page's lines are found and drawn, not read.")
+	$(BIN)/spikehtr transcribe $(PAGE) --overlay -f page -o demo $(if $(wildcard $(MODEL)),,--lines-only)
 
 test: .venv/.dev
 	$(BIN)/python -m pytest

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from spikehtr.assets import MODEL
 from spikehtr.config import Config
 from spikehtr.data.batching import pad_right
 from spikehtr.data.geometry import fit_line
@@ -82,14 +83,20 @@ class Recognizer:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], device: str | torch.device = "cpu", precision: Precision = "auto"
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        device: str | torch.device = "cpu",
+        precision: Precision = "auto",
     ) -> Self:
-        """A model file. `precision`: fp32, bf16, or auto, which is bf16 on a GPU that has it and fp32 elsewhere."""
+        """A model file; the bundled one without `path`.
+
+        `precision`: fp32, bf16, or auto, which is bf16 on a GPU that has it and fp32 elsewhere.
+        """
+        path = bundled_model() if path is None else path
         loaded = load_model(path)
-        temperature = float(loaded.notes.get("temperature", 1.0))
         net = loaded.net.to(device)
         reader = make_reader(net, precision)
-        return cls(net, loaded.config, loaded.charset, temperature, Path(path).name, reader)
+        return cls(net, loaded.config, loaded.charset, loaded.temperature, Path(path).name, reader)
 
     @overload  # a string is a path here, not a sequence of them
     def transcribe(self, images: ImageLike, batch_size: int | None = None) -> Line: ...  # type: ignore[overload-overlap]
@@ -172,6 +179,16 @@ class _Started(NamedTuple):
     lines: Sequence[Fitted]
     frames: Frames
     spans: HostCopy  # [B, L, 2]
+
+
+def bundled_model() -> Path:
+    """The file of the model that comes with the package."""
+    if not MODEL.is_file():
+        raise SpikeHTRError(
+            "this version comes without a model: train one (`spikehtr train -d DATA -o RUN` makes "
+            "RUN/best.safetensors) and name its file, on the command line with --model FILE"
+        )
+    return MODEL
 
 
 def open_image(image: ImageLike) -> Image.Image:

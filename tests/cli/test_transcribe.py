@@ -135,10 +135,57 @@ def test_wrong_use(
     assert message in str(result.exception)
 
 
-def test_no_model_and_nothing_to_read(model: Path, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["transcribe", "x.png"])
-    assert "--model FILE" in str(result.exception)
+def bare(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["transcribe", *map(str, arguments)])
+
+
+def test_without_a_model_the_bundled_one_is_asked_for(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = make(tmp_path, ["a.png"])
+    monkeypatch.setattr("spikehtr.recognizer.MODEL", tmp_path / "none")
+    assert "--model FILE" in str(bare(file).exception)
+    monkeypatch.setattr("spikehtr.recognizer.MODEL", model)
+    assert bare(file, "--device", "cpu").stdout == run(model, file).stdout != ""
+
+
+def test_nothing_to_read(model: Path, tmp_path: Path) -> None:
     assert "nothing to read" in str(run(model, tmp_path / "no.png").exception)
+
+
+@pytest.mark.parametrize("form", [None, "page", "alto", "hocr", "json"])
+def test_lines_only_needs_no_model_and_writes_the_lines_without_text(
+    form: str | None, model: Path, tmp_path: Path
+) -> None:
+    files = make(tmp_path, ["a.png", "b.png"])
+    wanted = ["-f", form] if form else []
+    result = bare(*files, "--lines-only", "--overlay", "-o", tmp_path / "out", *wanted)
+    assert result.exit_code == 0, result.output
+    suffix = {"hocr": ".html", "json": ".json"}.get(form or "", ".xml")
+    named = [tmp_path / "out" / f"{name}{end}" for name in "ab" for end in (suffix, ".overlay.png")]
+    assert f"wrote {', '.join(map(str, named))}" in result.stderr
+    assert files_in(tmp_path / "out") == sorted(path.name for path in named)
+    with Image.open(tmp_path / "out" / "a.overlay.png") as overlay:
+        assert overlay.size == (700, 300)  # nothing was read, so nothing stands beside the page
+    read = Recognizer.load(model).transcribe_page(files[0])
+    written = (tmp_path / "out" / f"a{suffix}").read_text(encoding="utf-8")
+    if form == "json":
+        page = Page.from_json(written)
+        assert [line.polygon for line in page.lines] == [line.polygon for line in read.lines]
+        assert not any(line.words for line in page.lines)
+    elif form != "hocr":  # read by others' programs, and by ours: the same lines, then with text
+        (tmp_path / "out" / "a.png").write_bytes(files[0].read_bytes())
+        again = Recognizer.load(model).transcribe_page(tmp_path / "out" / "a.xml")
+        assert [line.id for line in again.lines] == [line.id for line in read.lines]
+        assert all(line.words for line in again.lines)
+
+
+@pytest.mark.parametrize("arguments", [["-f", "text"], ["--min-confidence", "0.5"], ["-m", "x.safetensors"], []])
+def test_lines_only_and_what_makes_no_sense_with_it(arguments: list[str], tmp_path: Path) -> None:
+    (file,) = make(tmp_path, ["a.png"])
+    error = bare(file, "--lines-only", *arguments, *(["-o", tmp_path / "out"] if arguments else [])).exception
+    assert isinstance(error, SpikeHTRError)
+    assert ("reads nothing" if arguments else "add --output") in str(error)
 
 
 def test_inputs_are_never_overwritten(model: Path, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_any_text_is_drawn_whole_at_any_height(text, height, seed):
     assert line.shape[0] == height
     assert line.shape[1] >= height // 8
     assert line.dtype == np.uint8
-    cover, _ = handwriting._write(text, font, height, np.random.default_rng(seed))
+    cover, _ = handwriting.ink_text(text, font, height, np.random.default_rng(seed))
     assert cover.max() > 0.1
     assert (cover[[0, -1]] == 0).all()  # nothing was cut off above or below
 

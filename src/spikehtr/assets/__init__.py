@@ -1,7 +1,10 @@
-"""Files shipped with the package: a sample line, and the open fonts it was drawn with (each beside its licence)."""
+"""Files shipped with the package: samples, and the open fonts they were drawn with (each beside its licence)."""
 
 from pathlib import Path
 
 HERE = Path(__file__).parent
 SAMPLE_LINE = HERE / "sample-line.png"
+SAMPLE_PAGE = HERE / "sample-page.jpg"
+SAMPLE_TEXT = HERE / "sample-page.txt"  # what stands on it: a line a line, an empty one between regions
 FONTS = HERE / "fonts"
+MODEL = HERE / "model.safetensors"  # the bundled model, where this version has one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -46,15 +47,21 @@ def transcribe(
         ),
     ],
     model: Annotated[
-        Optional[Path], typer.Option("--model", "-m", help="Model file (.safetensors). None is bundled yet.")
+        Optional[Path],
+        typer.Option("--model", "-m", help="Model file (.safetensors). [default: the bundled one, where there is one]"),
     ] = None,
-    form: Annotated[Form, typer.Option("--format", "-f", help="What to write.")] = Form.text,
+    form: Annotated[
+        Optional[Form], typer.Option("--format", "-f", help="What to write. [default: text; page with --lines-only]")
+    ] = None,
     output: Annotated[
         Optional[Path], typer.Option("--output", "-o", help="Folder for the results, one file a page.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Leave pages alone whose result is there.")] = False,
     kind: Annotated[As, typer.Option("--as", help="What images are; auto: low or very wide ones are lines.")] = As.auto,
     segmenter: Annotated[Finder, typer.Option("--segmenter", help="What finds the lines of pages.")] = Finder.builtin,
+    lines_only: Annotated[
+        bool, typer.Option("--lines-only", help="Find the lines and write them down without reading; needs no model.")
+    ] = False,
     min_confidence: Annotated[
         float, typer.Option("--min-confidence", min=0, max=1, help="Mark words that are less sure than this.")
     ] = 0.0,
@@ -72,8 +79,11 @@ def transcribe(
     PAGE and ALTO files keep their lines and ids and get the text. Without --output, results go to the terminal. A page
     that cannot be read is listed at the end, and the exit code is then 1; the others are done all the same.
     """
-    _check(model, form, output, resume, overlay)
-    chosen = pick_device(device)
+    form = form or (Form.page if lines_only else Form.text)
+    if lines_only:
+        _check_unread(model, form, min_confidence)
+    _check(form, output, resume, overlay)
+    chosen = "cpu" if lines_only else pick_device(device)
     from spikehtr.pages.inputs import find_sources
     from spikehtr.pages.reading import How
     from spikehtr.pages.running import Run, transcribe
@@ -84,9 +94,9 @@ def transcribe(
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
-    assert model is not None  # _check saw to it
-    recognizer = Recognizer.load(model, chosen)
-    how = How(find, kind.value, batch_size or recognizer.reader.batch_size, dpi, keep_image=overlay)
+    recognizer = None if lines_only else Recognizer.load(model, chosen)
+    batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
+    how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
     run = Run(form.value, output, resume, overlay, min_confidence, failures=list(missing))
     with _bar(len(sources)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):
@@ -96,10 +106,17 @@ def transcribe(
     _report(run)
 
 
-def _check(model: Path | None, form: Form, output: Path | None, resume: bool, overlay: bool) -> None:
+def _check_unread(model: Path | None, form: Form, min_confidence: float) -> None:
+    """What makes no sense where nothing is read."""
+    if form is Form.text:
+        raise SpikeHTRError("--lines-only reads nothing, so there is no text: add -f page, alto, hocr or json")
+    for name, given in (("--model", model), ("--min-confidence", min_confidence)):
+        if given:
+            raise SpikeHTRError(f"--lines-only reads nothing, so {name} has no use: leave one of them out")
+
+
+def _check(form: Form, output: Path | None, resume: bool, overlay: bool) -> None:
     """Wrong use is found out before anything is loaded."""
-    if model is None:
-        raise SpikeHTRError("no model is bundled yet: name one with --model FILE (`spikehtr train` makes them)")
     if output is None:
         for name, wanted in (("--resume", resume), ("--overlay", overlay)):
             if wanted:
@@ -109,7 +126,12 @@ def _check(model: Path | None, form: Form, output: Path | None, resume: bool, ov
         return
     if output.exists() and not output.is_dir():
         raise SpikeHTRError(f"{output}: is a file; name a folder")
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=output, prefix=".spikehtr."):
+            pass
+    except OSError as error:
+        raise SpikeHTRError(f"{output}: cannot be written ({error.strerror}); name another folder") from None
 
 
 def _show(name: str, result: str, form: Form, sources: int) -> None:
@@ -123,11 +145,16 @@ def _show(name: str, result: str, form: Form, sources: int) -> None:
 
 def _report(run: Run) -> None:
     """A word on what was done, and every failure, on stderr; exit code 1 if there was any."""
-    parts = [f"{run.read} pages, {run.lines} lines"]
+    from spikehtr.pages.running import NAMED
+
+    parts = [f"{run.read} {'page' if run.read == 1 else 'pages'}, {run.lines} lines"]
     if run.skipped:
         parts.append(f"{run.skipped} pages were there already")
     if run.folder is not None:
         typer.echo("; ".join(parts), err=True)
+        if run.written:
+            named = ", ".join(map(str, run.written)) if len(run.written) <= NAMED else f"results into {run.folder}"
+            typer.echo(f"wrote {named}", err=True)
     for warning in run.warnings:
         typer.echo(f"left out: {warning}", err=True)
     if run.failures:

@@ -77,12 +77,12 @@ def needs_shaping(text: str) -> bool:
 
 def draw_text(text: str, font: Font, height: int, rng: Generator) -> NDArray[np.uint8]:
     """One grey line [height, w], dark on light. `rng` decides everything that varies."""
-    cover, baseline = _write(text, font, height, rng)
-    return _on_paper(cover, baseline, rng)
+    cover, baseline = ink_text(text, font, height, rng)
+    return on_paper(cover, baseline, rng)
 
 
-def _write(text: str, font: Font, height: int, rng: Generator) -> tuple[Gray, float]:
-    """The ink's cover [height, w] in [0, 1] and the row of its baseline."""
+def ink_text(text: str, font: Font, height: int, rng: Generator) -> tuple[Gray, float]:
+    """The ink's cover [height, w] in [0, 1] and the row of its baseline: a line before it is laid on paper."""
     full = font.ascent + font.descent
     size = max(6, round(height * 0.85 / full))  # one size for each font, so that what was drawn once can serve again
     pieces = _lay_out(text, font, size, rng)
@@ -194,7 +194,7 @@ def _thicken(cover: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
     return np.asarray(cv2.addWeighted(cover, 1 - abs(weight), other, abs(weight), 0), np.uint8)
 
 
-def _on_paper(cover: Gray, baseline: float, rng: Generator) -> NDArray[np.uint8]:
+def on_paper(cover: Gray, baseline: float, rng: Generator) -> NDArray[np.uint8]:
     """Ink of uneven pressure on paper with texture, shading, grain and at times a ruled line."""
     height, width = cover.shape
     paper = np.full(cover.shape, rng.uniform(185, 252), np.float32)

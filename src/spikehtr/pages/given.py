@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from spikehtr.data.formats import alto, page, xml
 from spikehtr.data.formats.outlines import Box, Points, Shape, band_height, bounds, parse_points, usable
-from spikehtr.data.formats.pages import ImageFinder, PageFile, _scale
+from spikehtr.data.formats.pages import ImageFinder, PageFile, pixel_scale
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
 
@@ -57,7 +57,7 @@ def read_given(file: Path) -> Given:
     image = ImageFinder().find(file, content.image)
     if image is None:
         raise SpikeHTRError(f"its image {content.image or file.stem!r} was not found: put it beside the XML file")
-    scale = _scale(file, content, image, report)
+    scale = pixel_scale(file, content, image, report)
     if scale is None:
         raise SpikeHTRError(_first(report))
     x, y, width, height = scale

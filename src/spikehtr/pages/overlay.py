@@ -13,6 +13,7 @@ from spikehtr.files import whole_file
 from spikehtr.pages.tree import Page, Region, TextLine, Word
 
 LONGEST = 2000  # pixels of the page's longer side in the picture
+_UNREAD = (70, 120, 180)
 _REGIONS = ("#1f5fbf", "#9a3fb5", "#00857a", "#b56a00")
 
 
@@ -25,10 +26,14 @@ def colour(confidence: float) -> tuple[int, int, int]:
 
 
 def draw(page: Page, gray: Image.Image) -> Image.Image:
-    """The page, pale, with its lines drawn in, and beside it what was read, each word where it stands."""
+    """The page, pale, with its lines drawn in, and beside it what was read, each word where it stands.
+
+    Where nothing was read there is nothing beside it.
+    """
+    read = any(line.words for line in page.lines)
     scale = min(1.0, LONGEST / max(gray.size))
     small = gray.resize((max(1, round(gray.width * scale)), max(1, round(gray.height * scale))), Image.Resampling.BOX)
-    canvas = Image.new("RGB", (2 * small.width, small.height), "white")
+    canvas = Image.new("RGB", ((1 + read) * small.width, small.height), "white")
     canvas.paste(small.point(lambda value: 96 + value * 159 // 255).convert("RGB"), (0, 0))
     pen = ImageDraw.Draw(canvas)
     count = 0
@@ -37,7 +42,7 @@ def draw(page: Page, gray: Image.Image) -> Image.Image:
         _region(pen, region, scale, shade)
         for line in region.lines:
             count += 1
-            _line(pen, line, count, scale, shade)
+            _line(pen, line, count, scale, shade, colour(line.confidence) if read else _UNREAD)
             _text(pen, line, scale, small.width)
     return canvas
 
@@ -56,8 +61,10 @@ def _region(pen: ImageDraw.ImageDraw, region: Region, scale: float, shade: str) 
         pen.polygon(_at(region.outline, scale), outline=shade, width=3)
 
 
-def _line(pen: ImageDraw.ImageDraw, line: TextLine, number: int, scale: float, shade: str) -> None:
-    pen.polygon(_at(line.polygon, scale), outline=colour(line.confidence), width=2)
+def _line(
+    pen: ImageDraw.ImageDraw, line: TextLine, number: int, scale: float, shade: str, outline: tuple[int, int, int]
+) -> None:
+    pen.polygon(_at(line.polygon, scale), outline=outline, width=2)
     if len(line.baseline) > 1:
         pen.line(_at(line.baseline, scale), fill=shade, width=2)
     start = line.baseline[0] if line.baseline else (line.box[0], line.box[3])

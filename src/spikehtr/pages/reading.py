@@ -108,18 +108,21 @@ def left_of(place: LinePlace) -> int:
     return max(0, round(place.box[0])) if place.box else 0
 
 
-def assemble(sheet: Sheet, regions: list[RegionPlace], lines: list[Line], model: str) -> Page:
-    """The page with what was read, lines in the order of `cut_lines`."""
+def assemble(sheet: Sheet, regions: list[RegionPlace], lines: Iterable[Line | None], model: str) -> Page:
+    """The page with what was read, lines in the order of `cut_lines`; None where nothing was."""
     read = iter(lines)
     out = []
     for region in regions:
-        texts = []
-        for place in region.lines:
-            line = next(read)
-            words = words_of(line, place.outline, left_of(place))
-            texts.append(TextLine(place.id, place.outline, place.baseline, words, line.confidence))
-        out.append(Region(region.id, tuple(texts), region.kind, region.polygon))
+        texts = tuple(_text_line(place, next(read)) for place in region.lines)
+        out.append(Region(region.id, texts, region.kind, region.polygon))
     return Page(clean(sheet.image), *sheet.gray.size, tuple(out), model, tuple(sheet.problems))
+
+
+def _text_line(place: LinePlace, line: Line | None) -> TextLine:
+    if line is None:
+        return TextLine(place.id, place.outline, place.baseline)
+    words = words_of(line, place.outline, left_of(place))
+    return TextLine(place.id, place.outline, place.baseline, words, line.confidence)
 
 
 def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int = 16) -> Page:
@@ -144,10 +147,11 @@ class _Waiting:
 
 
 def read_pages(
-    recognizer: Recognizer, jobs: Iterable[PageJob], how: How, told: Callable[[int], None] = lambda lines: None
+    recognizer: Recognizer | None, jobs: Iterable[PageJob], how: How, told: Callable[[int], None] = lambda lines: None
 ) -> Iterator[Done]:
     """Every page in order, good or bad. `told` hears how many lines were read, batch by batch.
 
+    Without a recognizer lines are found and left unread.
     Lines wait until there are WINDOW batches of them, so memory does not grow with the number of pages.
     """
     waiting: list[_Waiting] = []
@@ -155,38 +159,48 @@ def read_pages(
     for page in _opened(recognizer, jobs, how):
         waiting.append(page)
         pooled += len(page.fitted)
-        if pooled >= how.batch_size * WINDOW or len(waiting) >= 4 * WINDOW:
+        if recognizer is None or pooled >= how.batch_size * WINDOW or len(waiting) >= 4 * WINDOW:
             yield from _flush(recognizer, waiting, how, told)
             waiting, pooled = [], 0
     yield from _flush(recognizer, waiting, how, told)
 
 
-def _flush(recognizer: Recognizer, waiting: list[_Waiting], how: How, told: Callable[[int], None]) -> Iterator[Done]:
+def _flush(
+    recognizer: Recognizer | None, waiting: list[_Waiting], how: How, told: Callable[[int], None]
+) -> Iterator[Done]:
     pool = [line for page in waiting for line in page.fitted]
-    order = sorted(range(len(pool)), key=lambda index: pool[index].pixels.shape[1])
-    read: dict[int, Line] = {}
-    for start in range(0, len(order), how.batch_size):
-        rows = order[start : start + how.batch_size]
-        read.update(zip(rows, recognizer.read([pool[row] for row in rows]), strict=True))
-        told(len(rows))
-    first = 0
+    read = _read_pool(recognizer, pool, how.batch_size, told) if recognizer else {}
+    first, name = 0, recognizer.name if recognizer else ""
     for page in waiting:
         if isinstance(page.sheet, Failure):
             yield Done(page.job, page.sheet, None)
             continue
-        lines = [read[index] for index in range(first, first + len(page.fitted))]
+        count = sum(len(region.lines) for region in page.regions)
+        result = assemble(page.sheet, page.regions, map(read.get, range(first, first + count)), name)
         first += len(page.fitted)
-        result = assemble(page.sheet, page.regions, lines, recognizer.name)
         yield Done(page.job, result, page.sheet.gray if how.keep_image else None)
 
 
-def _opened(recognizer: Recognizer, jobs: Iterable[PageJob], how: How) -> Iterator[_Waiting]:
+def _read_pool(
+    recognizer: Recognizer, pool: list[Fitted], batch_size: int, told: Callable[[int], None]
+) -> dict[int, Line]:
+    """Lines by their place in the pool, read in batches of like width."""
+    order = sorted(range(len(pool)), key=lambda index: pool[index].pixels.shape[1])
+    read: dict[int, Line] = {}
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        read.update(zip(rows, recognizer.read([pool[row] for row in rows]), strict=True))
+        told(len(rows))
+    return read
+
+
+def _opened(recognizer: Recognizer | None, jobs: Iterable[PageJob], how: How) -> Iterator[_Waiting]:
     """Pages in order, opened and cut into lines by threads ahead of their turn; a bad one is a Failure."""
 
     def prepare(job: PageJob) -> _Waiting:
         try:
             sheet = open_sheet(job, how)
-            regions, fitted = cut_lines(recognizer, sheet)
+            regions, fitted = cut_lines(recognizer, sheet) if recognizer else (sheet.regions, [])
         except SpikeHTRError as error:
             return _Waiting(job, Failure(job.title, str(error)))
         except Exception as error:  # one page must not stop the others, whatever is wrong with it

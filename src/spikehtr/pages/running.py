@@ -18,6 +18,8 @@ from spikehtr.recognizer import Recognizer
 Format = Literal["text", "json", "page", "alto", "hocr"]
 SUFFIX: dict[Format, str] = {"text": ".txt", "json": ".json", "page": ".xml", "alto": ".xml", "hocr": ".html"}
 
+NAMED = 6  # files that are named at the end; of more, the folder is
+
 
 @dataclass
 class Run:
@@ -31,6 +33,7 @@ class Run:
     read: int = 0
     lines: int = 0
     skipped: int = 0
+    written: list[Path] = field(default_factory=list)  # the first few files
     failures: list[Failure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -75,14 +78,17 @@ def jobs_of(
 
 
 def transcribe(
-    recognizer: Recognizer,
+    recognizer: Recognizer | None,
     sources: list[Source],
     how: How,
     run: Run,
     found: Callable[[int], None] = lambda pages: None,
     told: Callable[[int], None] = lambda lines: None,
 ) -> Iterator[tuple[PageJob, str | None]]:
-    """Read every page and write it; yields each with its result where that is not written to a file."""
+    """Read every page and write it; yields each with its result where that is not written to a file.
+
+    Without a recognizer only the lines are found and written.
+    """
     for done in read_pages(recognizer, jobs_of(sources, run, found), how, told):
         if isinstance(done.result, Failure):
             run.failures.append(done.result)
@@ -99,8 +105,12 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
     if target is None:
         return run.shown(page)
     target.parent.mkdir(parents=True, exist_ok=True)
+    files = [target]
     if run.overlay and done.gray is not None:
-        save_overlay(page, done.gray, target.with_name(f"{Path(done.job.name).name}.overlay.png"))
+        files.append(target.with_name(f"{Path(done.job.name).name}.overlay.png"))
+        save_overlay(page, done.gray, files[1])
     with whole_file(target) as temporary:  # last: with it the page counts as finished
         temporary.write_text(run.shown(page), encoding="utf-8")
+    if len(run.written) <= NAMED:  # one more than is named, to tell that there are more
+        run.written += files
     return None

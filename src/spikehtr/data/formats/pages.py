@@ -80,7 +80,7 @@ def _samples(
         message = f"the image {page.image or file.stem!r} of its {len(page.lines)} lines was not found"
         image_missing(file, message, report, "put the image beside the XML file or into a folder named images")
         return
-    scale = _scale(file, page, image, report)
+    scale = pixel_scale(file, page, image, report)
     if scale is None:
         return
     x, y, width, height = scale
@@ -115,7 +115,7 @@ def _samples(
         )
 
 
-def _scale(file: Path, page: PageFile, image: Path, report: Report) -> tuple[float, float, float, float] | None:
+def pixel_scale(file: Path, page: PageFile, image: Path, report: Report) -> tuple[float, float, float, float] | None:
     """What to multiply the file's x and y with to get the image's pixels, and the image's size."""
     try:
         width, height = image_size(image)
