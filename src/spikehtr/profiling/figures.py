@@ -65,6 +65,7 @@ def _scatter_panel(panel: Axes, rows: Sequence[Firing], groups: Sequence[str]) -
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())
     panel.set(title="(d) Share of all spikes against rate", xlabel="firing rate $r_m$", ylabel="spike share $s_m$, %")
+    panel.set_xlim(left=0)
     panel.legend(frameon=False)
 
 
@@ -77,7 +78,9 @@ def energy_figure(rows: Sequence[Row]) -> Figure:
     for row, (colour, marker, line) in zip(rows, looks, strict=False):
         panel.plot(RHOS, [row.ratio(r) for r in RHOS], color=colour, marker=marker, linestyle=line, label=row.name)
     panel.axvline(RHO, color="0.5", linewidth=1, linestyle=":")
-    panel.annotate(f"45 nm fp32: {RHO:.2f}", (RHO, 1), (4, -12), textcoords="offset points", color="0.35", fontsize=8)
+    panel.text(
+        RHO + 0.3, 0.5, f"45 nm, fp32: {RHO:.2f}", transform=panel.get_xaxis_transform(), color="0.35", fontsize=9
+    )
     panel.axhline(1, color="0.5", linewidth=1)
     panel.set_yscale("log")
     panel.set_xticks(RHOS)

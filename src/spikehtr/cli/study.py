@@ -1,0 +1,143 @@
+"""`spikehtr study`: one of the paper's tables, from data to page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from spikehtr.cli.options import Overrides
+from spikehtr.errors import SpikeHTRError
+
+if TYPE_CHECKING:
+    from spikehtr.studies.runner import Carried
+    from spikehtr.studies.tasks import Plan, Task
+
+
+def study(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="t-sweep, scale, inkcoder, reduction, encoder, mixer, ann-control, main; or an overlay's .yaml file.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the study: runs, tables, plot, report.")],
+    data: Annotated[
+        Optional[list[str]], typer.Option("--data", "-d", help="Lines of any format. Repeatable: one table each.")
+    ] = None,
+    budget: Annotated[
+        Optional[float], typer.Option("--budget", min=0.01, help="Minutes of training, each run.")
+    ] = None,
+    epochs: Annotated[Optional[int], typer.Option("--epochs", min=1, help="Epochs of training, each run.")] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each variant, with seeds of their own.")] = 1,
+    preset: Annotated[
+        Optional[str],
+        typer.Option("--preset", "-p", help="Tier of the variants that name none: tiny, small, medium, base."),
+    ] = None,
+    overrides: Overrides = None,
+    only: Annotated[
+        Optional[str], typer.Option("--only", metavar="VARIANT[,..]", help="Run these variants and no others.")
+    ] = None,
+    jobs: Annotated[
+        Optional[int],
+        typer.Option("--jobs", "-j", min=1, help="Runs at a time, as processes; one for each device unless told."),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda (all there are), cuda:N, or auto.")] = "auto",
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and the minutes it takes.")] = False,
+    only_render: Annotated[
+        bool, typer.Option("--render", help="Make tables and page again from the runs in the folder; no training.")
+    ] = False,
+) -> None:
+    """Train and read every variant of one of the paper's tables, and write it with the paper's numbers beside ours.
+
+    The same command again goes on where it was stopped (Ctrl-C, SIGTERM, a kill); finished runs are kept, and --seeds
+    may grow. Each run's folder is what `train` writes, with validation/ and test/ as `evaluate` writes them.
+    """
+    from spikehtr.studies.plan import load_study
+    from spikehtr.studies.rendering import render
+    from spikehtr.studies.tasks import Plan, name_data
+
+    chosen = load_study(name)
+    if only_render:
+        plan = Plan.read(output)
+        if plan.study.name != chosen.name:
+            raise SpikeHTRError(f"{output} holds the study {plan.study.name}, not {chosen.name}")
+        _tell_files(render(plan))
+        return
+    if not data:
+        raise SpikeHTRError("say what to train on: --data")
+    if budget and epochs:
+        raise SpikeHTRError("--budget and --epochs both end a run: give one of them")
+    names = tuple(part.strip() for part in (only or "").split(",") if part.strip())
+    command = tuple(sys.argv[1:])
+    given = (tuple(overrides or ()), budget, epochs, seeds, names, allow_unknown, command)
+    plan = Plan(chosen, output, name_data(data), preset, *given)
+    tasks = plan.tasks()
+    if not tasks:
+        reasons = "; ".join(f"{variant.name}: {why}" for variant, why in plan.variants())
+        raise SpikeHTRError(f"no variant of {chosen.name} can run here ({reasons})")
+    devices = _devices(device)
+    at_once = min(jobs or len(devices), len(tasks))
+    if dry_run:
+        _tell_plan(plan, tasks, devices, at_once)
+        return
+    plan.write()
+    from spikehtr.studies.runner import carry_out_tasks
+
+    carried = carry_out_tasks(tasks, devices, at_once, typer.echo)
+    _tell_files(render(Plan.read(output)))
+    _tell_end(carried, len(tasks))
+
+
+def _devices(wanted: str) -> list[str]:
+    from spikehtr.cli.options import pick_device
+
+    chosen = pick_device(wanted)
+    if chosen != "cuda":
+        return [chosen]
+    import torch
+
+    return [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+
+
+def _tell_plan(plan: Plan, tasks: Sequence[Task], devices: Sequence[str], jobs: int) -> None:
+    from spikehtr.cli.train import spoken
+    from spikehtr.evaluation.tables import columns
+    from spikehtr.studies.estimating import minutes_of
+
+    minutes = dict(zip((task.folder for task in tasks), minutes_of(tasks, devices[0]), strict=True))
+    rows: list[Sequence[object]] = []
+    for task in tasks:
+        state = "done" if task.finished else "begun" if task.folder.exists() else ""
+        rows.append((task.variant, task.data, task.seed, f"{minutes[task.folder]:.1f}", state))
+    for variant, why in plan.variants():
+        if why:
+            rows.append((variant.name, "", "", "", why))
+    for line in columns(["variant", "data", "seed", "minutes", "state"], rows):
+        typer.echo(line)
+    left = sum(minutes[task.folder] for task in tasks if not task.finished)
+    typer.echo("")
+    by = "by the budget" if plan.budget else f"from one timed step of each kind on {devices[0]}, alone there"
+    typer.echo(f"  {left:.1f} minutes of training ({by}); {jobs} at a time on {', '.join(devices)}: ", nl=False)
+    typer.echo(f"about {spoken(60 * left / jobs)} if they do not slow each other down, and reading and reports.")
+
+
+def _tell_files(files: Sequence[Path]) -> None:
+    typer.echo(f"report: {files[0]}; table: {files[1]}")
+
+
+def _tell_end(carried: Carried, total: int) -> None:
+    """Exit code 1 where something is left to do."""
+    if carried.stopped:
+        typer.echo(f"stopped: {len(carried.finished)} of {total} runs are finished; the same command goes on")
+    for title, reason in carried.failed.items():
+        typer.echo(f"failed: {title}: {reason}")
+    if carried.stopped or carried.failed:
+        raise typer.Exit(1)

@@ -1,0 +1,145 @@
+"""What a study is: a small YAML overlay that lists variants, and the paper's published row beside each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from spikehtr.config import PRESETS, Config
+from spikehtr.config_text import did_you_mean, load_yaml
+from spikehtr.errors import SpikeHTRError
+
+OVERLAYS = Path(__file__).parent / "overlays"
+Metric = Literal["cer", "wer"]
+Fact = Literal["r", "parameters", "macs", "firing", "minutes", "speed"]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Paper(Part):
+    """The published table: its label in the paper, and which of its columns are error rates of which split."""
+
+    table: str
+    caption: str
+    columns: tuple[str, ...]
+    rates: tuple[str, ...]
+    split: Literal["validation", "test"]
+
+
+class Variant(Part):
+    """One row: a preset and overrides. With `why` it is the paper's alone; with `asked` it runs only when asked for."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    label: str
+    preset: str | None = None
+    set: dict[str, Any] = {}
+    paper: tuple[str, ...] = ()  # as printed, one for each of the table's columns
+    why: str = ""
+    asked: bool = False
+
+
+class Pair(Part):
+    """Rows to compare line by line: each of the first with each of the second."""
+
+    each: tuple[str, ...]
+    others: tuple[str, ...] = Field(alias="with")
+
+
+class Study(Part):
+    name: str
+    title: str
+    preset: str | None = None  # of variants that name none
+    set: dict[str, Any] = {}  # for every variant
+    paper: Paper
+    metrics: tuple[Metric, ...] = ("cer",)
+    show: tuple[Fact, ...] = ()
+    reference: str | None = None  # the row that every other is compared with
+    compare: tuple[tuple[str, str], ...] = ()
+    pair: Pair | None = None
+    variants: tuple[Variant, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [v.name for v in self.variants]
+        if len(set(names)) != len(names):
+            raise ValueError("two variants have one name")
+        named = {name for pair in self.compare for name in pair} | {self.reference or names[0]}
+        named |= set(self.pair.each + self.pair.others) if self.pair else set()
+        if unknown := named - set(names):
+            raise ValueError(f"no variant is called {', '.join(sorted(unknown))}")
+        for v in self.variants:
+            if v.paper and len(v.paper) != len(self.paper.columns):
+                raise ValueError(f"{v.name}: {len(v.paper)} published values for {len(self.paper.columns)} columns")
+            if not v.why and not (v.preset or self.preset):
+                raise ValueError(f"{v.name}: no preset")
+        return self
+
+    @property
+    def comparisons(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of names, the first being what the second is compared with."""
+        if self.reference is None:
+            return self.compare
+        return tuple((self.reference, v.name) for v in self.variants if v.name != self.reference) + self.compare
+
+    def variant(self, name: str) -> Variant:
+        for v in self.variants:
+            if v.name == name:
+                return v
+        near = did_you_mean(name, [v.name for v in self.variants])
+        there = ", ".join(v.name for v in self.variants)
+        raise SpikeHTRError(f"{self.name} has no variant {name!r}{near} (there are: {there})")
+
+    def left_out(self, variant: Variant, only: tuple[str, ...] = ()) -> str:
+        """Why a variant does not run; empty where it does."""
+        if variant.why:
+            return f"not reproduced: {variant.why}"
+        preset = variant.preset or self.preset
+        if preset not in PRESETS:
+            return f"not run: there is no preset called {preset}"
+        if only and variant.name not in only:
+            return "not run: not asked for"
+        if variant.asked and variant.name not in only:
+            return f"not run: ask for it with --only {variant.name}"
+        return ""
+
+    def config(
+        self,
+        variant: Variant,
+        preset: str | None = None,
+        overrides: tuple[str, ...] = (),
+        epochs: int | None = None,
+        seed: int = 0,
+    ) -> Config:
+        """Preset, then what the study, the user and the variant set, in this order: the variant has the last word."""
+        if preset and variant.preset:
+            raise SpikeHTRError(f"the variants of {self.name} have presets of their own: leave --preset out")
+        config = Config.preset(preset or variant.preset or self.preset or "base")
+        config = config.with_overrides(self.set).with_overrides(overrides).with_overrides(variant.set)
+        changes: dict[str, Any] = {"training.seed": config.training.seed + seed}
+        if epochs is not None:
+            changes["training.epochs"] = epochs
+        return config.with_overrides(changes)
+
+
+def study_names() -> list[str]:
+    return sorted(path.stem for path in OVERLAYS.glob("*.yaml"))
+
+
+def load_study(name: str) -> Study:
+    """One of the studies here by name, or an overlay of your own by the path of its file."""
+    path = OVERLAYS / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")):
+        path = Path(name)
+    elif name not in study_names():
+        near = did_you_mean(name, study_names())
+        raise SpikeHTRError(f"no study called {name!r}{near} (there are: {', '.join(study_names())})")
+    try:
+        return Study.model_validate({"name": path.stem, **load_yaml(path)})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise SpikeHTRError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None

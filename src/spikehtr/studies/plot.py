@@ -1,0 +1,77 @@
+"""The plot of a study: our error rates with intervals, a panel for each data set, and the paper's at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from spikehtr.studies.comparisons import number
+from spikehtr.studies.plan import Study, Variant
+from spikehtr.studies.results import Block
+
+_SPLITS = (("validation", "#0072b2", "o", -0.16), ("test", "#d55e00", "s", 0.16))  # colour-blind safe, shapes differ
+_PAPER = (("#009e73", "^"), ("#cc79a7", "D"), ("0.35", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("0.6", "*"))
+
+
+def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
+    """Rows from top to bottom as in the table; CER in percent."""
+    rows = len(study.variants)
+    panels = len(blocks) + 1
+    figure = Figure(figsize=(3.2 + 3.4 * panels, 1.7 + 0.42 * rows), layout="constrained", dpi=110)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, panels, squeeze=False, sharey=True)[0]
+    for panel, block in zip(axes, blocks, strict=False):
+        _ours(panel, block)
+    _papers(axes[-1], study)
+    first = axes[0]
+    first.set_yticks(range(rows), [_short(variant.label) for variant in study.variants])
+    first.set_ylim(rows - 0.5, -0.5)
+    for panel in axes:
+        panel.grid(color="0.92")
+        panel.set_axisbelow(True)
+        panel.set_xlabel("CER, %")
+        panel.spines[["top", "right"]].set_visible(False)
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(
+                frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14 - 1.2 / rows), ncols=3
+            )
+    return figure
+
+
+def _ours(panel: Axes, block: Block) -> None:
+    panel.set_title(f"ours: {block.data}", fontsize=10)
+    for split, colour, marker, shift in _SPLITS:
+        found = [(place, block.estimate(row, split, "cer")) for place, row in enumerate(block.rows)]
+        known = [(place, estimate) for place, estimate in found if estimate is not None]
+        if not known:
+            continue
+        middles = [100 * e.mean for _, e in known]
+        reach = [
+            [100 * (e.mean - e.interval[0]) if e.interval else 0.0 for _, e in known],
+            [100 * (e.interval[1] - e.mean) if e.interval else 0.0 for _, e in known],
+        ]
+        places = [place + shift for place, _ in known]
+        panel.errorbar(
+            middles, places, xerr=reach, fmt=marker, color=colour, capsize=3, markersize=5, linewidth=1.2, label=split
+        )
+
+
+def _papers(panel: Axes, study: Study) -> None:
+    panel.set_title(f"paper: {study.paper.split}", fontsize=10)
+    for (colour, marker), name in zip(_PAPER, study.paper.rates, strict=False):
+        column = study.paper.columns.index(name)
+        points = [(value, place) for place, v in enumerate(study.variants) if (value := _value(v, column)) is not None]
+        if points:
+            x, y = zip(*points, strict=True)
+            panel.plot(x, y, linestyle="none", marker=marker, color=colour, markerfacecolor="none", label=name)
+
+
+def _value(variant: Variant, column: int) -> float | None:
+    return number(variant.paper[column], "cer") if variant.paper else None
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 34 else label[:33] + "\u2026"

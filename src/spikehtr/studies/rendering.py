@@ -1,0 +1,123 @@
+"""A study's results as files: table.md, table.tex, results.json, plot.png and one page. Made from run folders alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spikehtr.evaluation.writing import make_folder, write_json
+from spikehtr.files import whole_file
+from spikehtr.report import Report, environment
+from spikehtr.studies.comparisons import orderings, pairs
+from spikehtr.studies.plan import Study
+from spikehtr.studies.plot import study_figure
+from spikehtr.studies.results import RATE, SPLITS, Block, Row, gather
+from spikehtr.studies.tables import Table, tables, to_latex, to_markdown
+from spikehtr.studies.tasks import Plan
+
+PAGE, MARKDOWN, LATEX, JSON, PLOT = "report.html", "table.md", "table.tex", "results.json", "plot.png"
+
+
+def render(plan: Plan) -> list[Path]:
+    """Write everything that the finished runs have to tell; the files, the page first."""
+    make_folder(plan.folder)
+    blocks = gather(plan)
+    made = tables(plan.study, blocks)
+    page, markdown, latex, numbers, plot = (plan.folder / name for name in (PAGE, MARKDOWN, LATEX, JSON, PLOT))
+    _write(markdown, f"# {plan.study.title}\n\n```sh\n{_command(plan)}\n```\n\n{to_markdown(made)}")
+    _write(latex, to_latex(made))
+    write_json(numbers, to_json(plan, blocks))
+    figure = study_figure(plan.study, blocks)
+    with whole_file(plot) as temporary:
+        figure.savefig(temporary, format="png")
+    _page(plan, made, blocks, plot).save(page)
+    return [page, markdown, latex, numbers, plot]
+
+
+def _command(plan: Plan) -> str:
+    return shlex.join(["spikehtr", *plan.command])
+
+
+def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path) -> Report:
+    page = Report(f"Study {plan.study.name}: {plan.study.title}")
+    page.code(_command(plan))
+    page.table((), _about(plan, blocks))
+    for table in made:
+        page.heading(table.title)
+        page.table(table.head, table.rows, "l" + "r" * (len(table.head) - 1))
+        for note in table.notes:
+            page.text(note)
+    page.heading("Plot")
+    page.figure(plot.read_bytes(), f"{plan.study.title}: error rates of every variant, ours and the paper's")
+    with page.details("Settings of every variant"):
+        for variant, why in plan.variants():
+            told = why or ", ".join(f"{key}={value}" for key, value in variant.set.items()) or "as the preset"
+            page.text(f"{variant.label}: {variant.preset or plan.preset or plan.study.preset}; {told}")
+    page.foot(environment())
+    return page
+
+
+def _about(plan: Plan, blocks: Sequence[Block]) -> list[tuple[str, str]]:
+    runs = [run for block in blocks for row in block.rows for run in row.runs]
+    limit = f"{plan.budget:g} minutes of training" if plan.budget else f"{plan.epochs} epochs" if plan.epochs else ""
+    devices = ", ".join(sorted({str(run.facts["device"]) for run in runs}))
+    return [
+        ("data", ", ".join(plan.data)),
+        ("preset", plan.preset or plan.study.preset or "each variant's own"),
+        ("set for all", ", ".join(plan.overrides) or "nothing"),
+        ("each run", limit or "the preset's number of epochs"),
+        ("runs", f"{len(runs)} finished, {sum(run.facts['minutes'] for run in runs):.1f} minutes of training in all"),
+        ("device", devices or "none yet"),
+    ]
+
+
+def to_json(plan: Plan, blocks: Sequence[Block]) -> dict[str, Any]:
+    """Every number of the tables, and those behind them."""
+    study = plan.study
+    return {
+        "study": study.name,
+        "title": study.title,
+        "paper": study.paper.model_dump(mode="json"),
+        "command": _command(plan),
+        "budget": plan.budget,
+        "epochs": plan.epochs,
+        "set": list(plan.overrides),
+        "data": {block.data: _block_json(study, block) for block in blocks},
+    }
+
+
+def _block_json(study: Study, block: Block) -> dict[str, Any]:
+    return {
+        "intervals": block.how(study.paper.split),
+        "rows": [_row_json(study, block, row) for row in block.rows],
+        "orderings": [o.to_dict() | {"text": o.sentence()} for o in orderings(study, block)],
+        "pairs": [o.to_dict() | {"text": o.sentence()} for o in pairs(study, block)],
+    }
+
+
+def _row_json(study: Study, block: Block, row: Row) -> dict[str, Any]:
+    rates: dict[str, Any] = {}
+    for split in SPLITS:
+        for metric in RATE:
+            found = block.estimate(row, split, metric)
+            if found is not None:
+                values = {"mean": found.mean, "interval": found.interval, "by_seed": found.values}
+                rates.setdefault(split, {})[metric] = values
+    names = ("r", "parameters", "macs", "firing", "minutes", "speed")
+    return {
+        "variant": row.variant.name,
+        "label": row.variant.label,
+        "set": row.variant.set,
+        "why": row.why,
+        "rates": rates,
+        "facts": {name: row.fact(name) for name in names} if row.runs else {},  # type: ignore[arg-type]
+        "runs": [run.facts for run in row.runs],
+        "paper": dict(zip(study.paper.columns, row.variant.paper, strict=False)),
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,167 @@
+"""What the runs of a study left in their folders, gathered row by row. Needs no data, no model and no training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spikehtr.evaluation.predict import Prediction
+from spikehtr.evaluation.rates import Edits, total
+from spikehtr.evaluation.summary import MAIN
+from spikehtr.studies.plan import Fact, Metric, Variant
+from spikehtr.studies.seeds import Spread, mean_interval, pooled
+from spikehtr.studies.tasks import FAILED, RESULT, Plan, read_json, run_folder
+
+SPLITS = ("validation", "test")
+RATE: dict[Metric, str] = {"cer": "CER, plain", "wer": "WER, whitespace words"}
+
+
+class Reading:
+    """One run on one split, as `evaluate` wrote it."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+    def rate(self, metric: Metric) -> float | None:
+        rate: float | None = self.values["rates"][RATE[metric]]["rate"]
+        return rate
+
+    def interval(self, metric: Metric) -> tuple[float, float] | None:
+        bounds = self.values["rates"][RATE[metric]]["interval"]
+        return (bounds[0], bounds[1]) if bounds else None
+
+    @cached_property
+    def predictions(self) -> dict[tuple[str, str], Prediction]:
+        """By set and id, so that two models' can be matched."""
+        return {
+            (p["set"], p["id"]): Prediction(
+                -1, p["reference"], p["text"], p["confidence"], p["keep_ratio"], p["id"], p["set"], p["document"]
+            )
+            for p in self.values["predictions"]
+        }
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished seed."""
+
+    seed: int
+    facts: dict[str, Any]
+    readings: dict[str, Reading]  # by split
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds, as a share, and its 95 % interval where one is known."""
+
+    mean: float
+    interval: tuple[float, float] | None
+    values: list[float]  # by seed
+
+
+@dataclass(frozen=True)
+class Row:
+    """A variant on one data set."""
+
+    variant: Variant
+    runs: list[Run]
+    why: str  # there is no run
+
+    def values(self, split: str, metric: Metric) -> list[float]:
+        found = (run.readings[split].rate(metric) for run in self.runs if split in run.readings)
+        return [value for value in found if value is not None]
+
+    def fact(self, name: Fact) -> float | None:
+        """The mean over seeds."""
+        if name in ("r", "speed"):
+            key = {"r": "keep_ratio", "speed": "lines_per_second"}[name]
+            found = [run.readings["validation"].values[key] for run in self.runs if "validation" in run.readings]
+        else:
+            found = [run.facts["firing_rate" if name == "firing" else name] for run in self.runs]
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known else None
+
+    def edits(self, split: str, metric: Metric) -> tuple[list[tuple[str, str]], list[Edits], list[Prediction]]:
+        """Lines that every seed read: their keys, their edits summed over seeds, and their facts."""
+        read = [run.readings[split].predictions for run in self.runs if split in run.readings]
+        if not read:
+            return [], [], []
+        keys = [key for key in read[0] if all(key in other for other in read)]
+        count = MAIN[RATE[metric]]
+        edits = [total(count(lines[key].reference, lines[key].text) for lines in read) for key in keys]
+        return keys, edits, [read[0][key] for key in keys]
+
+
+@dataclass(frozen=True)
+class Block:
+    """All rows of one data set."""
+
+    data: str
+    rows: list[Row]
+
+    def row(self, name: str) -> Row:
+        return next(row for row in self.rows if row.variant.name == name)
+
+    def spread(self, split: str, metric: Metric) -> Spread | None:
+        return pooled([row.values(split, metric) for row in self.rows])
+
+    def estimate(self, row: Row, split: str, metric: Metric) -> Estimate | None:
+        """Over seeds where any row has two, else by the run's own bootstrap."""
+        values = row.values(split, metric)
+        if not values:
+            return None
+        spread = self.spread(split, metric)
+        if spread is not None:
+            low, high = mean_interval(values, spread)
+            return Estimate(float(np.mean(values)), (max(low, 0.0), high), values)
+        reading = next(run.readings[split] for run in row.runs if split in run.readings)
+        return Estimate(values[0], reading.interval(metric), values)
+
+    def how(self, split: str) -> str:
+        """How this block's intervals were made, in a sentence."""
+        spread = self.spread(split, "cer")
+        if spread is not None:
+            most = max(len(row.runs) for row in self.rows)
+            return (
+                f"95 % intervals over {most} seeds; their standard deviation is pooled over the variants "
+                f"({spread.freedom} degrees of freedom, Student's t)"
+            )
+        reading = next((run.readings[split] for row in self.rows for run in row.runs if split in run.readings), None)
+        if reading is None:
+            return "no run has been finished"
+        few = ", too few for exact intervals" if reading.values["too_few"] else ""
+        return (
+            f"95 % intervals by bootstrap over the {reading.values['units']} {reading.values['resampled']}{few}, of "
+            "one seed: what another seed would change is not in them"
+        )
+
+
+def gather(plan: Plan) -> list[Block]:
+    """A block for each data set, with every row of the overlay."""
+    return [Block(data, [_row(plan, data, variant, why) for variant, why in plan.variants()]) for data in plan.data]
+
+
+def _row(plan: Plan, data: str, variant: Variant, why: str) -> Row:
+    folders = [run_folder(plan.folder, data, variant.name, seed) for seed in range(plan.seeds)]
+    runs = [run for seed, folder in enumerate(folders) if (run := _run(folder, seed)) is not None]
+    if runs:
+        return Row(variant, runs, "")
+    return Row(variant, [], why if variant.why else _reason(folders) or why or "not run yet")
+
+
+def _run(folder: Path, seed: int) -> Run | None:
+    facts = read_json(folder / RESULT)
+    if facts is None:
+        return None
+    read = {split: read_json(folder / split / "evaluation.json") for split in SPLITS}
+    return Run(seed, facts, {split: Reading(values) for split, values in read.items() if values})
+
+
+def _reason(folders: Sequence[Path]) -> str:
+    failed = [folder / FAILED for folder in folders if (folder / FAILED).is_file()]
+    return f"failed: {failed[0].read_text(encoding='utf-8').strip()}" if failed else ""

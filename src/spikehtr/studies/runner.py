@@ -1,0 +1,198 @@
+"""Carrying out the tasks of a study: one after the other in this process, or several at a time in their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from spikehtr.errors import SpikeHTRError
+from spikehtr.files import whole_file
+from spikehtr.studies.tasks import FAILED, LOG, STOPPED, Task, read_json
+
+Say = Callable[[str], None]
+_LOOK_EVERY = 0.2  # seconds between two looks at the processes
+
+
+@dataclass
+class Carried:
+    """How it went."""
+
+    finished: list[Task] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # title -> reason
+    stopped: bool = False
+
+
+def carry_out_tasks(tasks: Sequence[Task], devices: Sequence[str], jobs: int, say: Say) -> Carried:
+    """Bring every task to its end; one that fails does not hold up the others. Finished ones are passed over."""
+    carried = Carried([task for task in tasks if task.finished])
+    open_tasks = [task for task in tasks if not task.finished]
+    for task in tasks:
+        task.write()
+    if carried.finished:
+        say(f"{len(carried.finished)} of {len(tasks)} runs are there already")
+    if jobs == 1:
+        _in_turn(open_tasks, devices[0], carried, len(tasks), say)
+    else:
+        _side_by_side(open_tasks, devices, jobs, carried, len(tasks), say)
+    return carried
+
+
+def _in_turn(tasks: Sequence[Task], device: str, carried: Carried, total: int, say: Say) -> None:
+    from spikehtr.studies.worker import carry_out_task  # torch is loaded when there is work
+
+    with _terminate_as_interrupt():
+        for task in tasks:
+            say(f"{task.title}: on {device}")
+            _forget(task)
+            try:
+                done = carry_out_task(task, device)
+            except KeyboardInterrupt:
+                done = False
+            except Exception as error:
+                with (task.folder / LOG).open("a", encoding="utf-8", errors="backslashreplace") as log:
+                    log.write(str(error) if isinstance(error, SpikeHTRError) else traceback.format_exc())
+                _note(task, f"{error}" if isinstance(error, SpikeHTRError) else repr(error), carried, say)
+                continue
+            finally:
+                _free(device)
+            if not done:
+                carried.stopped = True
+                return
+            carried.finished.append(task)
+            say(_told(task, len(carried.finished), total))
+
+
+@contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """SIGTERM then stops a training as Ctrl-C does: after a save."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _free(device: str) -> None:
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+def _side_by_side(
+    tasks: Sequence[Task], devices: Sequence[str], jobs: int, carried: Carried, total: int, say: Say
+) -> None:
+    waiting = list(tasks)
+    running: dict[int, tuple[Task, subprocess.Popen[bytes]]] = {}  # by slot
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with _stopping() as asked:
+        while waiting or running:
+            for slot in range(jobs):
+                if asked.count or slot in running or not waiting:
+                    continue
+                task, device = waiting.pop(0), devices[slot % len(devices)]
+                say(f"{task.title}: on {device}")
+                running[slot] = task, _start(task, device, threads)
+            asked.pass_on([process for _, process in running.values()])
+            if asked.count and not running:
+                break
+            time.sleep(_LOOK_EVERY)
+            for slot, (task, process) in list(running.items()):
+                if process.poll() is not None:
+                    del running[slot]
+                    _ended(task, process, carried, total, say, bool(asked.count))
+    carried.stopped = carried.stopped or bool(asked.count)
+
+
+def _start(task: Task, device: str, threads: int) -> subprocess.Popen[bytes]:
+    _forget(task)
+    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}
+    with (task.folder / LOG).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "spikehtr.studies.worker", str(task.folder), device],
+            stdin=subprocess.PIPE,  # never written to: its end tells the worker that we are gone
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is ours to pass on
+        )
+
+
+def _ended(
+    task: Task, process: subprocess.Popen[bytes], carried: Carried, total: int, say: Say, stopping: bool
+) -> None:
+    if process.stdin:
+        process.stdin.close()
+    if process.returncode == 0 and task.finished:
+        carried.finished.append(task)
+        say(_told(task, len(carried.finished), total))
+    elif stopping or process.returncode == STOPPED:
+        carried.stopped = True
+    else:
+        _note(task, _last_line(task) or f"exit code {process.returncode}", carried, say)
+
+
+class _Asked:
+    """How often the user has asked to stop: once, after a save; twice, at once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._told: dict[int, int] = {}  # process -> the count it was told
+
+    def pass_on(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        for process in processes:
+            if self.count > self._told.get(process.pid, 0):
+                self._told[process.pid] = self.count
+                process.send_signal(signal.SIGTERM if self.count == 1 else signal.SIGKILL)
+
+
+@contextmanager
+def _stopping() -> Iterator[_Asked]:
+    asked = _Asked()
+
+    def note(*_: object) -> None:
+        asked.count += 1
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {sign: signal.signal(sign, note) for sign in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+def _told(task: Task, done: int, total: int) -> str:
+    read = read_json(task.folder / "validation" / "evaluation.json")
+    rate = read["rates"]["CER, plain"]["rate"] if read else None
+    score = "" if rate is None else f"validation CER {rate:.2%}"
+    return f"[{done}/{total}] {task.title}: {score or 'done'}"
+
+
+def _forget(task: Task) -> None:
+    (task.folder / FAILED).unlink(missing_ok=True)
+
+
+def _note(task: Task, reason: str, carried: Carried, say: Say) -> None:
+    carried.failed[task.title] = reason
+    with whole_file(task.folder / FAILED) as temporary:
+        temporary.write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")
+    say(f"{task.title}: failed: {reason} (see {task.folder / LOG})")
+
+
+def _last_line(task: Task) -> str:
+    lines = (task.folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""

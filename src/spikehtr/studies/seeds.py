@@ -1,0 +1,56 @@
+"""How sure a mean over seeds is. Two seeds alone say little about their spread; all variants of a study together say
+more, so the variance between seeds is pooled over them, and Student's t counts its degrees of freedom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+LEVEL = 0.95
+
+
+class Spread(NamedTuple):
+    """The standard deviation between seeds, and the degrees of freedom it was found with."""
+
+    deviation: float
+    freedom: int
+
+    @property
+    def reach(self) -> float:
+        """Half the width of a 95 % interval for a single value."""
+        return t_quantile(self.freedom) * self.deviation
+
+
+@cache
+def t_quantile(freedom: int, level: float = LEVEL) -> float:
+    """The value that Student's t stays below, either way, with probability `level`; by integrating its density."""
+    # With x = sqrt(n) tan(a) the density becomes cos(a)^(n - 1) on a finite interval.
+    angles = np.linspace(0, math.pi / 2, 200_001)
+    density = np.cos(angles) ** (freedom - 1)
+    area = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return math.sqrt(freedom) * math.tan(float(np.interp(level, area / area[-1], angles)))
+
+
+def pooled(groups: Sequence[Sequence[float]]) -> Spread | None:
+    """The spread within groups of values by seed, assumed alike in all; None where no group has two."""
+    freedom = sum(len(values) - 1 for values in groups if values)
+    if freedom < 1:
+        return None
+    squares = sum(float(np.var(values)) * len(values) for values in groups if values)
+    return Spread(math.sqrt(squares / freedom), freedom)
+
+
+def mean_interval(values: Sequence[float], spread: Spread) -> tuple[float, float]:
+    middle, reach = float(np.mean(values)), spread.reach / math.sqrt(len(values))
+    return middle - reach, middle + reach
+
+
+def difference_interval(a: Sequence[float], b: Sequence[float], spread: Spread) -> tuple[float, float]:
+    """Of b's mean minus a's."""
+    middle = float(np.mean(b)) - float(np.mean(a))
+    reach = spread.reach * math.sqrt(1 / len(a) + 1 / len(b))
+    return middle - reach, middle + reach

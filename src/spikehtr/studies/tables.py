@@ -1,0 +1,134 @@
+"""A study's table as rows of text, and those as Markdown and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spikehtr.studies.comparisons import Ordering, orderings, pairs
+from spikehtr.studies.plan import Fact, Study
+from spikehtr.studies.results import SPLITS, Block, Estimate, Row
+
+_FACTS: dict[Fact, tuple[str, str, float]] = {  # head, format, factor
+    "r": ("r", ".2f", 1),
+    "parameters": ("params, M", ".1f", 1e-6),
+    "macs": ("MACs, G", ".2f", 1e-9),
+    "firing": ("mean firing rate", ".4f", 1),
+    "minutes": ("training, min", ".1f", 1),
+    "speed": ("lines/s", ".0f", 1),
+}
+_PAIR_HEAD = ["A", "B", "lines of", "B minus A, points", "95 % interval", "p", "paper", "verdict"]
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def tables(study: Study, blocks: Sequence[Block]) -> list[Table]:
+    """For each data set: the paper's table with our numbers, and what it says about the paper's orderings."""
+    made = []
+    for block in blocks:
+        made.append(_main(study, block))
+        for title, found in (("Orderings", orderings(study, block)), ("Line by line", pairs(study, block))):
+            if found:
+                made.append(Table(f"{title}: {block.data}", _PAIR_HEAD, [_ordering_cells(o) for o in found], []))
+    return made
+
+
+def _main(study: Study, block: Block) -> Table:
+    ours = [(split, metric) for split in SPLITS for metric in study.metrics]
+    head = ["variant", *(f"{split} {metric.upper()}, %" for split, metric in ours)]
+    head += [_FACTS[name][0] for name in study.show] + [f"paper: {name}" for name in study.paper.columns]
+    rows = []
+    for row in block.rows:
+        if row.runs:
+            cells = [_estimate(block.estimate(row, split, metric)) for split, metric in ours]
+            cells += [_fact(row, name) for name in study.show]
+        else:
+            cells = [row.why] + [""] * (len(ours) + len(study.show) - 1)
+        rows.append([row.variant.label, *cells, *(row.variant.paper or ["--"] * len(study.paper.columns))])
+    paper = f"Paper: {study.paper.table}, {study.paper.caption}"
+    return Table(f"{study.title}: {block.data}", head, rows, [f"{block.how(study.paper.split)}.", f"{paper}."])
+
+
+def _estimate(found: Estimate | None) -> str:
+    if found is None:
+        return "--"
+    bounds = "" if found.interval is None else f" [{100 * found.interval[0]:.2f}, {100 * found.interval[1]:.2f}]"
+    return f"{100 * found.mean:.2f}{bounds}"
+
+
+def _fact(row: Row, name: Fact) -> str:
+    value = row.fact(name)
+    _, form, factor = _FACTS[name]
+    return "--" if value is None else format(value * factor, form)
+
+
+def _ordering_cells(o: Ordering) -> list[str]:
+    interval = "--" if o.interval is None else f"{o.interval[0]:+.2f} to {o.interval[1]:+.2f}"
+    p = "--" if o.p_value is None else f"{o.p_value:.2g}"
+    paper = ", ".join(f"{d:+.2f}" for d in o.published) or "--"
+    return [o.a, o.b, f"{o.split}, {o.metric.upper()}", f"{o.difference:+.2f}", interval, p, paper, o.verdict]
+
+
+def to_markdown(made: Sequence[Table]) -> str:
+    parts = []
+    for table in made:
+        head = [_cell(name) for name in table.head]
+        lines = [f"## {table.title}", "", _line(head), _line(["---"] * len(head))]
+        lines += [_line([_cell(cell) for cell in row]) for row in table.rows]
+        parts.append("\n".join([*lines, *(f"\n{note}" for note in table.notes)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in text)
+
+
+def to_latex(made: Sequence[Table]) -> str:
+    """A table environment each; needs booktabs."""
+    parts = []
+    for table in made:
+        caption = " ".join([f"{table.title}.", *table.notes])
+        body = [" & ".join(map(tex, row)) + r" \\" for row in table.rows]
+        lines = [
+            r"\begin{table}[t]",
+            r"\centering\small",
+            rf"\caption{{{tex(caption)}}}",
+            rf"\begin{{tabular}}{{{'l' + 'c' * (len(table.head) - 1)}}}",
+            r"\toprule",
+            " & ".join(map(tex, table.head)) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,183 @@
+"""A study's work: one training for each data set, variant and seed, each in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spikehtr.config import Config
+from spikehtr.errors import SpikeHTRError
+from spikehtr.evaluation.sets import short_names
+from spikehtr.evaluation.writing import make_folder
+from spikehtr.studies.plan import Study, Variant
+from spikehtr.training.records import write_json
+
+STUDY, TASK, RESULT, FAILED, LOG = "study.json", "task.json", "result.json", "error.txt", "run.log"
+STOPPED = 3  # exit code of a worker that was stopped and saved
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training and what it is measured by."""
+
+    data: str  # short name
+    source: str
+    variant: str
+    label: str
+    seed: int  # counted from 0
+    config: Config
+    folder: Path
+    max_minutes: float | None = None
+    allow_unknown: bool = False
+    command: tuple[str, ...] = ()  # what the user typed, for the run's papers
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / RESULT).is_file()
+
+    @property
+    def title(self) -> str:
+        return f"{self.data}, {self.label}, seed {self.seed}"
+
+    def write(self) -> None:
+        """Put the task into its folder; a folder that was begun with another task is an error."""
+        values = self.to_dict()
+        before = read_json(self.folder / TASK)
+        same = before is not None and {**before, "command": None} == {**values, "command": None}
+        if before is not None and not same:
+            raise SpikeHTRError(f"{self.folder} was begun with other settings: use those, or name another folder")
+        make_folder(self.folder)
+        write_json(self.folder / TASK, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("data", "source", "variant", "label", "seed", "max_minutes", "allow_unknown")
+        rest = {"config": self.config.to_dict(), "command": list(self.command)}
+        return {name: getattr(self, name) for name in names} | rest
+
+    @classmethod
+    def read(cls, folder: Path) -> Task:
+        values = read_json(folder / TASK)
+        if values is None:
+            raise SpikeHTRError(f"{folder}: no task here")
+        config, command = Config.from_dict(values.pop("config")), tuple(values.pop("command"))
+        return cls(folder=folder, config=config, command=command, **values)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study as the user asked for it."""
+
+    study: Study
+    folder: Path
+    data: dict[str, str]  # short name -> source
+    preset: str | None = None
+    overrides: tuple[str, ...] = ()
+    budget: float | None = None  # minutes of training, each run
+    epochs: int | None = None
+    seeds: int = 1
+    only: tuple[str, ...] = ()
+    allow_unknown: bool = False
+    command: tuple[str, ...] = ()
+
+    def variants(self) -> Iterator[tuple[Variant, str]]:
+        """Every variant, and why it does not run (empty where it does)."""
+        for name in self.only:
+            self.study.variant(name)
+        for variant in self.study.variants:
+            yield variant, self.study.left_out(variant, self.only)
+
+    def tasks(self) -> list[Task]:
+        """Seeds outermost, so that a study that is stopped early has compared all variants once."""
+        running = [variant for variant, why in self.variants() if not why]
+        return [
+            self._task(data, source, variant, seed)
+            for seed in range(self.seeds)
+            for data, source in self.data.items()
+            for variant in running
+        ]
+
+    def _task(self, data: str, source: str, variant: Variant, seed: int) -> Task:
+        return Task(
+            data,
+            source,
+            variant.name,
+            variant.label,
+            seed,
+            self.study.config(variant, self.preset, self.overrides, self.epochs, seed),
+            run_folder(self.folder, data, variant.name, seed),
+            self.budget,
+            self.allow_unknown,
+            self.command,
+        )
+
+    def write(self) -> None:
+        """Note the plan in the study's folder; one that holds another study, or other settings, is an error."""
+        values = self._noted()
+        before = read_json(self.folder / STUDY)
+        if before is not None:
+            for name, value in values.items():
+                if name not in ("seeds", "command") and before.get(name) != value:
+                    raise SpikeHTRError(
+                        f"{self.folder} holds a study whose {name} is {before.get(name)}, not {value}: "
+                        "use the same settings to go on with it, or name another folder"
+                    )
+            values["seeds"] = max(self.seeds, before["seeds"])
+        make_folder(self.folder)
+        write_json(self.folder / STUDY, values)
+
+    def _noted(self) -> dict[str, Any]:
+        return {
+            "study": self.study.model_dump(mode="json", by_alias=True),
+            "data": self.data,
+            "preset": self.preset,
+            "set": list(self.overrides),
+            "budget": self.budget,
+            "epochs": self.epochs,
+            "allow_unknown": self.allow_unknown,
+            "seeds": self.seeds,
+            "command": list(self.command),
+        }
+
+    @classmethod
+    def read(cls, folder: Path) -> Plan:
+        """The plan that was noted in a folder, with everything that has run there."""
+        values = read_json(folder / STUDY)
+        if values is None:
+            raise SpikeHTRError(f"{folder}: no study here; run one into it first (leave --render out)")
+        return cls(
+            Study.model_validate(values["study"]),
+            folder,
+            values["data"],
+            values["preset"],
+            tuple(values["set"]),
+            values["budget"],
+            values["epochs"],
+            values["seeds"],
+            (),
+            values["allow_unknown"],
+            tuple(values["command"]),
+        )
+
+
+def run_folder(folder: Path, data: str, variant: str, seed: int) -> Path:
+    return folder / data / variant / f"seed{seed}"
+
+
+def name_data(sources: Sequence[str]) -> dict[str, str]:
+    """A short name for each source, fit for a folder."""
+    short = short_names(list(dict.fromkeys(sources)))
+    named = {re.sub(r"[^\w.-]+", "_", name).strip("._") or "data": source for source, name in short.items()}
+    if len(named) < len(short):
+        raise SpikeHTRError(f"two of the data sets would be called the same: {', '.join(short.values())}")
+    return named
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return values

@@ -1,0 +1,228 @@
+"""Every study of the paper from end to end, at a size that takes seconds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+from test_cli import run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
+from studies_help import SETTINGS, write_lines
+
+from spikehtr.studies.plan import load_study, study_names
+from spikehtr.training.log import read_log
+
+EIGHT = ["ann-control", "encoder", "inkcoder", "main", "mixer", "reduction", "scale", "t-sweep"]
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    os.environ["SPIKEHTR_CACHE"] = str(folder / "cache")
+    yield write_lines(folder / "words")
+    del os.environ["SPIKEHTR_CACHE"]
+
+
+def command(name, lines, output, *more):
+    return ["study", name, "-d", lines, "-o", output, "--epochs", 1, "--device", "cpu", *SETTINGS, *more]
+
+
+@pytest.fixture
+def _no_drawing(monkeypatch):
+    """Every run draws several figures, which others test: here they would take most of the time."""
+    dot = BytesIO()
+    Image.new("L", (1, 1)).save(dot, "PNG")
+
+    def save(self, file, **_):
+        if hasattr(file, "write"):
+            file.write(dot.getvalue())
+        else:
+            Path(file).write_bytes(dot.getvalue())
+
+    monkeypatch.setattr(Figure, "savefig", save)
+
+
+@pytest.mark.usefixtures("_no_drawing")
+@pytest.mark.parametrize("name", EIGHT)
+def test_a_study_from_data_to_table(name, lines, tmp_path):
+    done = run(*command(name, lines, tmp_path / "s"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    study = load_study(name)
+    found = json.loads((tmp_path / "s" / "results.json").read_text())
+    rows = {row["variant"]: row for row in found["data"]["words"]["rows"]}
+    assert list(rows) == [v.name for v in study.variants]
+    texts = {suffix: (tmp_path / "s" / f"table.{suffix}").read_text() for suffix in ("md", "tex")}
+    page = (tmp_path / "s" / "report.html").read_text()
+    for variant in study.variants:
+        row = rows[variant.name]
+        assert list(row["paper"].values()) == list(variant.paper)
+        if study.left_out(variant):
+            assert row["why"].startswith(("not reproduced", "not run"))
+            assert row["why"] in texts["md"]
+            continue
+        assert row["why"] == ""
+        for split in ("validation", "test"):
+            assert row["rates"][split]["cer"]["mean"] > 0
+            assert (tmp_path / "s" / "words" / variant.name / "seed0" / split / "evaluation.json").is_file()
+        line = next(line for line in texts["md"].splitlines() if line.startswith(f"| {variant.label} |"))
+        assert all(value in line for value in variant.paper)
+    assert study.paper.table in texts["md"]
+    assert "bootstrap over the 2 lines" in texts["md"]
+    assert texts["tex"].count(r"\begin{tabular}") == texts["tex"].count(r"\end{tabular}") >= 1
+    assert f"spikehtr study {name}" in page
+    assert page.count("data:image/png") == 1
+
+
+def test_the_names_are_all_there():
+    assert study_names() == EIGHT
+
+
+def test_the_same_command_goes_on_and_more_seeds_give_other_intervals(lines, tmp_path):
+    first = run(*command("ann-control", lines, tmp_path / "s", "--only", "spiking,gelu"))
+    assert first.returncode == 0, first.stderr
+    best = tmp_path / "s" / "words" / "gelu" / "seed0" / "best.safetensors"
+    before = best.stat().st_mtime_ns
+    again = run(*command("ann-control", lines, tmp_path / "s", "--seeds", 2))
+    assert again.returncode == 0, again.stderr
+    assert "2 of 6 runs are there already" in again.stdout
+    assert best.stat().st_mtime_ns == before
+    assert (tmp_path / "s" / "plot.png").stat().st_size > 10_000
+    found = json.loads((tmp_path / "s" / "results.json").read_text())["data"]["words"]
+    assert all(len(row["rates"]["test"]["cer"]["by_seed"]) == 2 for row in found["rows"])
+    assert "over 2 seeds" in found["intervals"]
+    assert "3 degrees of freedom" in found["intervals"]
+    assert [(o["a"], o["b"]) for o in found["orderings"]] == [
+        ("Spike-HTR, T = 1", "ANN-isomorphic (GELU), T = 1"),
+        ("Spike-HTR, T = 1", "ANN-pure: no InkCoder / no mem residual, T = 1"),
+    ]
+    (tmp_path / "s" / "table.md").unlink()
+    assert run("study", "ann-control", "-o", tmp_path / "s", "--render").returncode == 0
+    assert "| ANN-isomorphic (GELU), T = 1 |" in (tmp_path / "s" / "table.md").read_text()
+    other = run(*command("ann-control", lines, tmp_path / "s", "-s", "training.learning_rate=1e-3"))
+    assert other.returncode == 2
+    assert "use the same settings to go on" in other.stderr
+    wrong = run("study", "mixer", "-o", tmp_path / "s", "--render")
+    assert "holds the study ann-control" in wrong.stderr
+
+
+def start(*args):
+    program = [sys.executable, "-c", "from spikehtr.cli import main; main()"]
+    return subprocess.Popen(
+        [*program, *map(str, args)], stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+
+
+def wait_for(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def long_study(lines, output):
+    """The command, and the folders of its two runs."""
+    words = ["study", "mixer", "-d", lines, "-o", output, "--epochs", 16, "--device", "cpu", *SETTINGS]
+    words += ["-s", "training.validate_every=8", "--only", "auto,all-la"]
+    return words, [output / "words" / name / "seed0" for name in ("auto", "all-la")]
+
+
+def check_gone_on(folders):
+    """What was stopped went on from there, and every step was done once."""
+    logs = [(folder / "run.log").read_text() for folder in folders]
+    assert any("stopped at step" in log for log in logs)
+    for folder, log in zip(folders, logs, strict=True):
+        if "stopped at step" in log:
+            step = int(log.split("stopped at step")[1].split()[0])
+            assert 0 < step < 32
+            assert f"step {step} of 32" in log
+        assert [row["step"] for row in read_log(folder) if row["step"] % 2 == 0] == list(range(2, 33, 2))
+        assert (folder / "result.json").is_file()
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
+def test_stopped_and_killed_studies_go_on(sign, lines, tmp_path):
+    """The study is stopped while two processes train for it."""
+    words, folders = long_study(lines, tmp_path / "s")
+    with start(*words, "--jobs", 2) as study:
+        wait_for(lambda: any((folder / "last.safetensors").exists() for folder in folders))
+        study.send_signal(sign)
+        told, _ = study.communicate(timeout=60)
+    assert study.returncode == (1 if sign == signal.SIGTERM else -sign)
+    if sign == signal.SIGTERM:
+        assert "the same command goes on" in told
+    again = run(*words, "--jobs", 1)  # waits until workers that lost their parent have saved and left
+    assert again.returncode == 0, again.stdout + again.stderr
+    check_gone_on(folders)
+
+
+def test_one_at_a_time_stops_too(lines, tmp_path):
+    words, folders = long_study(lines, tmp_path / "s")
+
+    def terminate():
+        wait_for((folders[0] / "last.safetensors").exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=terminate).start()
+    stopped = run(*words)
+    assert stopped.returncode == 1
+    assert "stopped: 0 of 2 runs are finished; the same command goes on" in stopped.stdout
+    assert "not run yet" in (tmp_path / "s" / "table.md").read_text()
+    assert run(*words).returncode == 0
+    check_gone_on(folders)
+
+
+def test_one_that_fails_does_not_hold_up_the_others(lines, tmp_path):
+    (tmp_path / "o.yaml").write_text(
+        "title: Two\npreset: tiny\npaper: {table: t, caption: c, columns: [IAM], rates: [IAM], split: test}\n"
+        "variants:\n- {name: wild, label: Wild, set: {training.learning_rate: 1e30, training.warmup_epochs: 0}}\n"
+        "- {name: tame, label: Tame}\n"
+    )
+    done = run(*command(str(tmp_path / "o.yaml"), lines, tmp_path / "s", "--epochs", 3))
+    assert done.returncode == 1
+    assert "not finite" in done.stdout
+    rows = json.loads((tmp_path / "s" / "results.json").read_text())["data"]["words"]["rows"]
+    assert rows[0]["why"].startswith("failed: the loss is not finite")
+    assert rows[1]["rates"]
+
+
+def test_dry_run(lines, tmp_path):
+    done = run("study", "main", "-d", lines, "-o", tmp_path / "s", "--budget", 5, "--seeds", 2, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "5.0" in done.stdout
+    assert "not reproduced: this network is not here" in done.stdout
+    assert "ask for it with --only base-t2" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    done = run(*command("ann-control", lines, tmp_path / "s", "--dry-run"))
+    assert "from one timed step of each kind" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["mixr", "-o", "s"], "did you mean 'mixer'"),
+        (["mixer", "-o", "s"], "--data"),
+        (["mixer", "-o", "s", "--render"], "no study here"),
+        (["mixer", "-o", "s", "-d", "nowhere", "--budget", "1", "--epochs", "1"], "give one of them"),
+        (["mixer", "-o", "s", "-d", "nowhere", "--only", "autto"], "did you mean 'auto'"),
+        (["scale", "-o", "s", "-d", "nowhere", "-p", "tiny"], "leave --preset out"),
+        (["mixer", "-o", "s", "-d", "nowhere", "-s", "model.timestep=1"], "did you mean 'model.timesteps'"),
+        (["mixer", "-o", "s", "-d", "nowhere", "-p", "tinny"], "did you mean 'tiny'"),
+        (["main", "-o", "s", "-d", "nowhere", "--only", "dan"], "no variant of main can run here"),
+    ],
+)
+def test_wrong_use_is_explained(args, says, tmp_path):
+    done = run("study", *args, cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
