@@ -46,6 +46,12 @@ class Config(Section):
                 f"model.reducer.mode={m.reducer.mode} on {m.arch} needs training.aux_weight above 0: "
                 "that loss alone trains the head that tells what to merge"
             )
+        ceiling = self.training.bypass_anneal
+        if ceiling.until > 0 and ceiling.to > abs(m.encoder.bypass_init):
+            raise ValueError(
+                f"training.bypass_anneal.to {ceiling.to:g} is above model.encoder.bypass_init "
+                f"{m.encoder.bypass_init:g}, where the ceiling starts: raise that, or lower this"
+            )
         return self
 
     @classmethod

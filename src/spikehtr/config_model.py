@@ -106,6 +106,11 @@ class ReducerConfig(Section):
     k: Count = 3  # longest span that is merged into one token
     preview_gradient: bool = False  # let gradients flow back through the preview (an ablation)
 
+    @property
+    def longest(self) -> int:
+        """Positions a token covers at most."""
+        return 1 if self.mode in ("none", "prune-only") else self.k
+
 
 class MixerConfig(Section):
     """The 1D sequence mixer (Section 3.5)."""
@@ -134,6 +139,13 @@ class MixerConfig(Section):
             return self.blocks
         only: dict[str, Block] = {"all-LA": "LA", "all-QK": "QK", "all-LK": "LK"}
         return (only[self.layout],) * len(self.blocks)
+
+
+class SpanMaskConfig(Section):
+    """Training only: spans of tokens before reduction are replaced by a learned one, as in HTR-VT. Not in the paper."""
+
+    ratio: BelowOne = 0.0  # share of the tokens that is masked; 0: none, and there is no such parameter
+    span: Count = 8  # how many neighbours are masked together
 
 
 class BaselineConfig(Section):
@@ -167,6 +179,7 @@ class ModelConfig(Section):
     encoder: EncoderConfig = EncoderConfig()
     reducer: ReducerConfig = ReducerConfig()
     mixer: MixerConfig = MixerConfig()
+    span_mask: SpanMaskConfig = SpanMaskConfig()
     baseline: BaselineConfig = BaselineConfig()
 
     @property

@@ -32,6 +32,21 @@ class DataConfig(Section):
     augment: AugmentConfig = AugmentConfig()
 
 
+class BypassAnneal(Section):
+    """A ceiling on the size of every shortcut's alpha: from model.encoder.bypass_init linearly down to `to`."""
+
+    until: Fraction = 0.0  # share of the run at which it has come down, and stays; 0: no ceiling
+    to: NonNegative = 0.0
+
+
+class SurrogateAnneal(Section):
+    """The surrogate's width: from `start` to model.lif.surrogate_alpha in a few equal ratios."""
+
+    until: Fraction = 0.0  # share of the run at which it has arrived; 0: it never changes
+    start: Positive = 1.0  # below model.lif.surrogate_alpha: wide at first
+    steps: Annotated[int, Field(ge=1, le=4)] = 4  # changes; a recorded step is recorded anew after each
+
+
 class TrainingConfig(Section):
     """Table 10."""
 
@@ -47,6 +62,8 @@ class TrainingConfig(Section):
     kl_weight: NonNegative = 0.05  # lambda_kl
     kl_temperature: Positive = 1.0
     bypass_penalty: NonNegative = 0.0  # weight of the sum of alpha^2
+    bypass_anneal: BypassAnneal = BypassAnneal()
+    surrogate_anneal: SurrogateAnneal = SurrogateAnneal()
     teacher_weight: NonNegative = 1.0  # of the divergence from a teacher's posteriors, where there is a teacher
     reducer_warmup: NonNegative = 0.0  # epochs at the start in which lines are not reduced
     validate_every: Count = 1  # epochs between two validations; the last epoch is always validated

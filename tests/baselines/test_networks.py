@@ -4,10 +4,11 @@ from baselines_help import ARCHS, LABELS, net, small
 
 from spikehtr import SpikeHTR
 from spikehtr.baselines import build
-from spikehtr.baselines.htr_vt import positions, span_mask
+from spikehtr.baselines.htr_vt import positions
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.losses import spike_htr_loss
+from spikehtr.model.masking import span_mask
 from spikehtr.model.reducer import ctc_min_length
 
 

@@ -160,6 +160,18 @@ def test_fine_tuning_says_what_becomes_of_the_characters(place, tuned, tmp_path,
     assert again.returncode == 0, again.stderr
 
 
+def test_hand_over_to_another_neuron_with_a_teacher(place, tuned, tmp_path):
+    changes = ("-s", "model.neuron=gelu", "-s", "model.span_mask.ratio=0.2", "-s", "training.epochs=1")
+    teaching = ("--from", tuned, "--teacher", tuned, "--teacher-weight", "0.5")
+    done = run("train", "-d", place / "lines.arrow", "-o", tmp_path / "r", *teaching, *changes)
+    assert done.returncode == 0, done.stderr
+    assert "of the network's weights are those of the start; fresh: mask_token" in done.stdout
+    model = load_model(tmp_path / "r" / "best.safetensors")
+    assert (model.config.model.neuron, model.config.training.teacher_weight) == ("gelu", 0.5)
+    assert model.notes["teacher"] == "best.safetensors"
+    assert read_log(tmp_path / "r")[-1]["teacher"] > 0
+
+
 @pytest.fixture(scope="module")
 def tuned(place):
     """A model to start from."""
@@ -203,6 +215,8 @@ def test_resuming_with_another_configuration(place, tmp_path):
         (["train", "-d", ".", "-o", "r", "--device", "cuda:99x"], "device"),
         (["train", "-d", ".", "-o", "r", "-p", "huge"], "no preset"),
         (["train", "-o", "r"], "--data"),
+        (["train", "-d", ".", "-o", "r", "--teacher", "none.safetensors"], "none.safetensors: no such file"),
+        (["train", "-d", ".", "-o", "r", "--teacher-weight", "2"], "--teacher MODEL"),
         (["train", "-d", ".", "-o", "a-file/r"], "a-file/r: cannot be written"),
         (["train", "-d", ".", "-o", "r", "--device", "cuda"], "a GPU was asked for and none is here"),
         (["train", "-d", ".", "-o", "r", "--max-steps", "9", "--max-minutes", "1"], "give one of them"),

@@ -44,7 +44,8 @@ def loaded():
 @pytest.mark.parametrize("characters", [("a", "b", "c"), ("a", "b", "c", "x"), ("c", "y", "a"), ("x",)])
 def test_known_characters_keep_their_rows_and_all_else_is_the_model_s(loaded, characters):
     charset = Charset(characters)
-    start = starting_weights(loaded, loaded.config, charset)
+    start, remark = starting_weights(loaded, loaded.config, charset)
+    assert remark is None
     net = SpikeHTR(loaded.config.model, len(charset))
     net.load_state_dict(start)
     old = loaded.net.head.linear
@@ -60,16 +61,34 @@ def test_known_characters_keep_their_rows_and_all_else_is_the_model_s(loaded, ch
     assert all(torch.equal(start[name], value) for name, value in rest.items())
 
 
-def test_a_setting_that_does_not_fit_the_weights_is_refused(loaded):
-    wider = loaded.config.with_overrides({"model.mixer.mlp_ratio": 3.0})
-    with pytest.raises(SpikeHTRError, match="does not fit the weights"):
+def test_a_network_of_another_size_is_refused(loaded):
+    wider = loaded.config.with_overrides({"model.dim": 48})
+    with pytest.raises(SpikeHTRError, match=r"does not fit the weights .* \d+% of the network could be kept"):
         starting_weights(loaded, wider, loaded.charset)
-    deeper = loaded.config.with_overrides({"model.encoder.dual_resolution": False})
-    with pytest.raises(SpikeHTRError, match="does not fit the weights"):
-        starting_weights(loaded, deeper, loaded.charset)
 
 
-def test_more_timesteps_fit(loaded):
-    longer = loaded.config.with_overrides({"model.timesteps": 2})
-    start = starting_weights(loaded, longer, loaded.charset)
-    SpikeHTR(longer.model, len(loaded.charset)).load_state_dict(start)
+CHANGES = {
+    "neuron": ({"model.neuron": "gelu"}, None),
+    "timesteps": ({"model.timesteps": 2}, None),
+    "fusion": (
+        {"model.encoder.dual_resolution": False},
+        "100.0% of the network's weights are those of the start; fresh: none; of the start not used: encoder.fusion",
+    ),
+    "mask": ({"model.span_mask.ratio": 0.3}, "fresh: mask_token; of the start not used: none"),
+    "block": ({"model.mixer.blocks": ["LA", "QK", "LK", "LA"]}, "fresh: mixer.blocks.3.operator.norm.weight"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_network_keeps_what_fits_and_says_so(loaded, change):
+    overrides, says = CHANGES[change]
+    config = loaded.config.with_overrides(overrides)
+    start, remark = starting_weights(loaded, config, loaded.charset)
+    net = SpikeHTR(config.model, len(loaded.charset))
+    net.load_state_dict(start)
+    assert (remark is None) == (says is None)
+    assert says is None or says in remark
+    old = loaded.net.state_dict()
+    shared = [name for name in start if name in old]
+    assert all(torch.equal(start[name], old[name]) for name in shared)
+    assert net(torch.rand(1, 1, 32, 40)).logits.isfinite().all()

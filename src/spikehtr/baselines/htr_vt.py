@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from spikehtr.baselines.common import Baseline, Columns, ResidualBlock
 from spikehtr.config import ModelConfig
-from spikehtr.model.masking import column_mask, valid_mask, wide
+from spikehtr.model.masking import column_mask, hide_spans, valid_mask, wide
 from spikehtr.model.reducer import HostCopy
 
 _DIM, _HEADS, _LAYERS, _MLP_RATIO = 768, 6, 4, 4
@@ -54,8 +54,7 @@ class HTRVT(Baseline):
         lengths = -(-own.widths // self.stride)
         if self.training:
             c = self.config.baseline
-            masked = span_mask(lengths, tokens.shape[1], c.mask_ratio, c.mask_span)
-            tokens = torch.where(masked[..., None], self.mask_token.to(tokens.dtype), tokens)
+            tokens = hide_spans(tokens, lengths, self.mask_token, c.mask_ratio, c.mask_span)
         tokens = tokens + positions(tokens.shape[1], tokens.shape[2]).to(tokens)
         return tokens * valid_mask(lengths, tokens.shape[1])[..., None]
 
@@ -116,15 +115,3 @@ def positions(length: int, dim: int) -> Tensor:
     rate = torch.exp(torch.arange(dim // 2) * (-math.log(10000.0) / (dim // 2)))
     angle = torch.arange(length)[:, None] * rate  # [length, dim/2]
     return torch.cat([angle.sin(), angle.cos()], dim=1)
-
-
-def span_mask(lengths: Tensor, size: int, ratio: float, span: int) -> Tensor:
-    """Which tokens training hides, [B] -> [B, size]: floor(ratio L / span) spans a line, which may overlap."""
-    most = max(1, int(size * ratio) // span)
-    spans = (lengths * ratio).long() // span  # [B], of each line
-    room = (lengths - span).clamp(min=0) + 1  # [B], places a span can begin at
-    starts = (torch.rand(len(lengths), most, device=lengths.device) * room[:, None]).long()  # [B, most]
-    starts = torch.where(valid_mask(spans, most), starts, size)  # no more than the line's own number
-    place = torch.arange(size, device=lengths.device)[:, None]  # [size, 1]
-    hidden = (place >= starts[:, None]) & (place < starts[:, None] + span)  # [B, size, most]
-    return hidden.any(-1) & valid_mask(lengths, size)

@@ -49,6 +49,14 @@ def train(
             "(the default), or replace them by the data's.",
         ),
     ] = None,
+    teacher: Annotated[
+        Optional[Path],
+        typer.Option("--teacher", metavar="MODEL", help="Learn from this model's posteriors too; same characters."),
+    ] = None,
+    teacher_weight: Annotated[
+        Optional[float],
+        typer.Option("--teacher-weight", min=0.0, help="How much that counts beside CTC (training.teacher_weight)."),
+    ] = None,
     max_steps: Annotated[
         Optional[int],
         typer.Option("--max-steps", min=1, help="Stop after this many steps; the schedule ends there too."),
@@ -82,6 +90,12 @@ def train(
         raise SpikeHTRError("--from takes its settings from the model file: change them by --set, without -p or -c")
     if start and arch:
         raise SpikeHTRError("--from takes its network from the model file: leave --arch out")
+    if teacher and not teacher.is_file():
+        raise SpikeHTRError(f"{teacher}: no such file")
+    if teacher_weight is not None:
+        if not teacher:
+            raise SpikeHTRError("--teacher-weight says how much --teacher MODEL counts: give that too")
+        overrides = [*(overrides or []), f"training.teacher_weight={teacher_weight}"]
     # Before torch is loaded: a mistake is answered at once.
     config = None if start else settings(arch, preset, file, reducer, overrides)
     chosen = pick_device(device)
@@ -107,6 +121,7 @@ def train(
         half,
         save_every,
         worst,
+        teacher,
     )
     job.claim_folder()
     fabric = make_fabric(chosen, devices, config.training.precision)

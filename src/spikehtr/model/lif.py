@@ -83,3 +83,12 @@ class MultiStepLIF(nn.Module):
 def make_neuron(config: ModelConfig) -> nn.Module:
     """The nonlinearity of every block: the neuron above, or GELU for the paper's ANN-isomorphic control."""
     return MultiStepLIF(config.lif) if config.neuron == "lif" else nn.GELU()
+
+
+def set_surrogate(net: nn.Module, alpha: float) -> None:
+    """Change the surrogate's sharpness in every neuron and gate of a network: its gradients only, never its output."""
+    for module in net.modules():
+        for name in ("config", "lif"):  # of a neuron; of a gate that fires by itself
+            lif = module.__dict__.get(name)
+            if isinstance(lif, LIFConfig):
+                setattr(module, name, lif.model_copy(update={"surrogate_alpha": alpha}))

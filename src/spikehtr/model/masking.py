@@ -1,4 +1,4 @@
-"""What keeps padding out of a line's result: masks, norms that see valid positions only, shared random masks."""
+"""What keeps padding out of a line's result: masks, norms that see valid positions only; and random masks."""
 
 from __future__ import annotations
 
@@ -107,3 +107,21 @@ class SharedDropout(nn.Module):
 def ramp(last: float, count: int) -> list[float]:
     """`count` rates rising linearly from 0 to `last`: stochastic depth grows with the depth of the block."""
     return [last * i / max(count - 1, 1) for i in range(count)]
+
+
+def span_mask(lengths: Tensor, size: int, ratio: float, span: int) -> Tensor:
+    """Which tokens training hides, [B] -> [B, size]: floor(ratio L / span) spans a line, which may overlap."""
+    most = max(1, int(size * ratio) // span)
+    spans = (lengths * ratio).long() // span  # [B], of each line
+    room = (lengths - span).clamp(min=0) + 1  # [B], places a span can begin at
+    starts = (torch.rand(len(lengths), most, device=lengths.device) * room[:, None]).long()  # [B, most]
+    starts = torch.where(valid_mask(spans, most), starts, size)  # no more than the line's own number
+    place = torch.arange(size, device=lengths.device)[:, None]  # [size, 1]
+    hidden = (place >= starts[:, None]) & (place < starts[:, None] + span)  # [B, size, most]
+    return hidden.any(-1) & valid_mask(lengths, size)
+
+
+def hide_spans(tokens: Tensor, lengths: Tensor, token: Tensor, ratio: float, span: int) -> Tensor:
+    """Spans of tokens [..., B, L, d], the same at every step, replaced by a learned one [d]."""
+    hidden = span_mask(lengths, tokens.shape[-2], ratio, span)[..., None]
+    return torch.where(hidden, token.to(tokens.dtype), tokens)

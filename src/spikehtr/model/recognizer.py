@@ -11,7 +11,7 @@ from spikehtr import kernels
 from spikehtr.config import ModelConfig
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.encoder import Encoder
-from spikehtr.model.masking import TokenNorm, valid_mask, wide
+from spikehtr.model.masking import TokenNorm, hide_spans, valid_mask, wide
 from spikehtr.model.mixer import Mixer
 from spikehtr.model.network import Network
 from spikehtr.model.network import Output as Output
@@ -84,6 +84,7 @@ class SpikeHTR(Network):
         if config.arch != "spike-htr":
             raise SpikeHTRError(f"model.arch is {config.arch}: spikehtr.baselines.build(config, vocab_size) makes that")
         self.encoder = Encoder(config)
+        self.mask_token = nn.Parameter(torch.randn(config.dim) * 0.02) if config.span_mask.ratio > 0 else None
         self.positions = Positions(config.positions, config.dim)
         self.fuse_pre = TemporalFusion(config.max_timesteps)
         self.reducer = CTCLengthReducer(config.reducer)
@@ -92,13 +93,23 @@ class SpikeHTR(Network):
         self.head = CTCHead(config.dim, vocab_size)
 
     def forward(
-        self, images: Tensor, widths: Tensor | Sequence[int] | None = None, min_lengths: Tensor | None = None
+        self,
+        images: Tensor,
+        widths: Tensor | Sequence[int] | None = None,
+        min_lengths: Tensor | None = None,
+        full: bool = False,
     ) -> Output:
-        """`min_lengths` [B]: frames each transcript needs (`ctc_min_length`); give it in training."""
+        """`min_lengths` [B]: frames each transcript needs (`ctc_min_length`); give it in training.
+
+        `full` keeps L = L0, so that the host need not wait for the longest reduced length.
+        """
         images, widths = self.prepare(images, widths)
         z, lengths = self.encoder(images, widths)  # [T, B, L0, d], [B]
+        if self.training and self.mask_token is not None:
+            c = self.config.span_mask
+            z = hide_spans(z, lengths, self.mask_token, c.ratio, c.span)
         z = self.positions(z, lengths)
-        reduction = self.reduce(z, lengths, min_lengths)
+        reduction = self.reduce(z, lengths, min_lengths, full)
         logits, aux_logits = self.decode(reduction.tokens, reduction.lengths)
         keep_ratio = reduction.lengths / lengths
         return Output(logits, reduction.lengths, aux_logits, reduction.spans, keep_ratio)

@@ -147,7 +147,7 @@ class CTCLengthReducer(nn.Module):
 
     def _pool(self, tokens: Tensor, ink: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
         """Blank-aware weighted mean of each span (Eqs. 17, 18), the same for every timestep: tokens and weights."""
-        size, cap = spans.shape[1], 1 if self.config.mode in ("none", "prune-only") else self.config.k
+        size, cap = spans.shape[1], self.config.longest
         member = spans[..., :1] + torch.arange(cap, device=spans.device)  # [B, L, k] input positions
         inside = member < spans[..., 1:]
         member = torch.minimum(member, (spans[..., 1:] - 1).clamp(min=0)).flatten(1)  # [B, L*k]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from spikehtr.text import BLANK, Charset, show
 from spikehtr.weights import Loaded
 
 Mode = Literal["keep", "extend", "replace"]
+_LEAST = 0.5  # share of a network that must come from the start: with less it is not the same network any more
 
 
 @dataclass(frozen=True)
@@ -43,21 +44,45 @@ def change_charset(known: Charset, texts: Iterable[str], mode: Mode) -> CharsetC
     return CharsetChange(Charset(tuple(sorted(found))), new, sorted(set(known.characters) - found))
 
 
-def starting_weights(loaded: Loaded, config: Config, charset: Charset) -> dict[str, Tensor]:
-    """The model's weights for a network of `config` and `charset`: rows of known characters kept, others new."""
+class Handover(NamedTuple):
+    """Weights for a new network, and a word on those that did not fit."""
+
+    weights: dict[str, Tensor]
+    remark: str | None
+
+
+def starting_weights(loaded: Loaded, config: Config, charset: Charset) -> Handover:
+    """The model's weights for a network of `config` and `charset`.
+
+    Rows of known characters are kept, others new. A changed network (another neuron, more timesteps, a deeper mixer)
+    keeps what has the same name and shape; the rest starts fresh, and is told.
+    """
     torch.manual_seed(config.training.seed)
     start = build(config.model, len(charset)).state_dict()
     old = loaded.net.state_dict()
     heads = [name for name in loaded.net.per_label if name in start and name in old]
-    unlike = [name for name in start if name not in old or (name not in heads and old[name].shape != start[name].shape)]
-    if unlike or old.keys() - start.keys():
-        names = ", ".join((unlike or sorted(old.keys() - start.keys()))[:3])
+    heads = [name for name in heads if old[name].shape[1:] == start[name].shape[1:]]
+    kept = [name for name in start if name not in heads and name in old and old[name].shape == start[name].shape]
+    fresh = [name for name in start if name not in heads and name not in kept]
+    share = sum(start[name].numel() for name in kept) / sum(v.numel() for n, v in start.items() if n not in heads)
+    if share < _LEAST:
         raise SpikeHTRError(
-            f"a changed model setting does not fit the weights to start from ({names}); leave it as it is"
+            f"a changed model setting does not fit the weights to start from: {share:.0%} of the network could be kept "
+            f"({_few(fresh)} differ); leave it as it is, or train without --from"
         )
-    start |= {name: value for name, value in old.items() if name not in heads}
+    unused = [name for name in old if name not in heads and name not in kept]
+    remark = None
+    if fresh or unused:
+        remark = f"{share:.1%} of the network's weights are those of the start; fresh: {_few(fresh)}; "
+        remark += f"of the start not used: {_few(unused)}"
+    start |= {name: old[name] for name in kept}
     rows = [(new, loaded.charset.encode(c)[0]) for new, c in enumerate(charset.characters, 1) if c in loaded.charset]
     to, source = (list(column) for column in zip((BLANK, BLANK), *rows, strict=True))
     for name in heads:
         start[name][to] = old[name][source]
-    return start
+    return Handover(start, remark)
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more if names else "none"

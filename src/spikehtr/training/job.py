@@ -23,6 +23,7 @@ from spikehtr.training.loop import Run, Tell, Told
 from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
 from spikehtr.training.report import finish
 from spikehtr.training.sets import Sets, training_sets
+from spikehtr.training.teacher import load_teacher
 from spikehtr.weights import Loaded, load_model
 
 SETTINGS = "config.yaml"
@@ -44,6 +45,7 @@ class Job:
     half: bool = False
     save_every: int = 500  # steps between two checkpoints; there is one after each epoch, too
     worst: int = 20  # lines shown in the report
+    teacher: Path | None = None  # a model to come close to; `training.teacher_weight` says how much that counts
 
     def claim_folder(self) -> None:
         """Make the folder, or say why it will not do; before any work."""
@@ -90,6 +92,9 @@ def carry_out(
         say(remark)
     data = data_record(store, sets)
     start = starting_weights(model, config, sets.train.charset) if model else None
+    if start and start.remark:
+        say(start.remark)
+    teacher = load_teacher(job.teacher, config, sets.train.charset) if job.teacher else None
     run = Run(
         config,
         sets.train,
@@ -98,9 +103,10 @@ def carry_out(
         fabric,
         job.max_steps,
         job.max_minutes,
-        start,
-        provenance(data, job.start),
+        start.weights if start else None,
+        provenance(data, job.start) | ({"teacher": job.teacher.name} if job.teacher else {}),
         job.half,
+        teacher,
     )
     if job.resume and (warning := run.resume()):
         say(warning)

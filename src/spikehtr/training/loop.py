@@ -29,6 +29,7 @@ from spikehtr.training.checkpoint import load_checkpoint, restore, save_checkpoi
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.optim import Schedule
 from spikehtr.training.step import Moment, TrainStep
+from spikehtr.training.teacher import Teacher
 from spikehtr.training.telling import Meter, Tell, Told, TrainingError
 from spikehtr.weights import save_model
 
@@ -41,7 +42,8 @@ _SEED_STRIDE, _RANK_STRIDE = 1_000_003, 7_919  # keep the seeds of two runs, and
 class Run:
     """Training of one network on `train`, validated on `validation`, kept in `folder`.
 
-    `start` holds weights to begin from (by `training.finetune`), `notes` what the model file shall say of its making.
+    `start` holds weights to begin from (by `training.finetune`), `notes` what the model file shall say of its making,
+    `teacher` a network to come close to.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Run:
         start: dict[str, Tensor] | None = None,
         notes: dict[str, Any] | None = None,
         half: bool = False,
+        teacher: Teacher | None = None,
     ) -> None:
         self.config, self.train, self.folder = config, train, folder
         self.validation = validation if validation is not None and len(validation) else None
@@ -68,7 +71,8 @@ class Run:
         self.net = build(config.model, len(train.charset))
         if start:
             self.net.load_state_dict(start)
-        self.take = TrainStep(config, self.net, self.fabric)
+        self.take = TrainStep(config, self.net, self.fabric, teacher)
+        self.teacher = None if teacher is None else teacher.digest
         self.optimizer, self.average = self.take.optimizer, self.take.average
         self.step, self.best = 0, math.inf
         self.seconds, self._since = 0.0, time.monotonic()  # of training, and when they were last counted
@@ -102,6 +106,8 @@ class Run:
             )
         if found.state["charset"] != list(self.train.charset.characters):
             raise TrainingError(f"{self.folder} was begun with other characters; has its data changed?")
+        if found.state.get("teacher") != self.teacher:
+            raise TrainingError(f"{self.folder} was begun with another teacher, or none; resume with the same")
         restore(found, self.net, self.optimizer, self.average)
         best = found.state["best"]
         self.step, self.best = found.state["step"], math.inf if best is None else best
@@ -117,6 +123,7 @@ class Run:
             "limit": self.schedule.limit,
             "config": self.config.to_dict(),
             "charset": list(self.train.charset.characters),
+            "teacher": self.teacher,
         }
         if self.leads:
             save_checkpoint(self.folder, self.net, self.optimizer, self.average, state)

@@ -16,12 +16,15 @@ from spikehtr import kernels
 from spikehtr.config import Config
 from spikehtr.data.augment import augment
 from spikehtr.data.batching import Batch, Indices
+from spikehtr.model.lif import set_surrogate
 from spikehtr.model.losses import Part, spike_htr_loss
 from spikehtr.model.masking import valid_mask
 from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
+from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, surrogate_sharpness
 from spikehtr.training.graphs import GraphedStep
 from spikehtr.training.optim import WeightAverage, make_optimizer
+from spikehtr.training.teacher import Teacher
 
 
 class Moment(NamedTuple):
@@ -36,12 +39,16 @@ class Moment(NamedTuple):
 class TrainStep:
     """A network with its optimiser and its average; called, it takes one step on a batch that is still on the host."""
 
-    def __init__(self, config: Config, net: Network, fabric: Fabric) -> None:
+    def __init__(self, config: Config, net: Network, fabric: Fabric, teacher: Teacher | None = None) -> None:
         self.config, self.fabric = config, fabric
-        self.net = net
+        self.net, self.teacher = net, teacher
+        self.sharpness = config.model.lif.surrogate_alpha  # of the surrogate, as the network has it now
         self.forward: Callable[..., Output] = fabric.setup_module(net)  # moves the network to the device
         self.optimizer = make_optimizer(net, config.training)
         self.average = WeightAverage(net, config.training.ema_decay)
+        self.alphas = shortcuts(net)
+        if teacher is not None:
+            teacher.to(next(net.parameters()))
         self.graphed = None
         if self._can_graph():
             self.graphed = GraphedStep(self._gradients, net.parameters(), self.device)
@@ -53,6 +60,7 @@ class TrainStep:
     def _can_graph(self) -> bool:
         """Whether a step can be recorded: on one GPU, by kernels of which none waits for the device."""
         alone = self.fabric.world_size == 1 and self.device.type == "cuda" and self.config.model.arch == "spike-htr"
+        alone = alone and (self.teacher is None or self.teacher.recordable)
         return alone and self.config.training.cuda_graphs and kernels.fast(next(self.net.parameters()))
 
     def __call__(self, batch: Batch, moment: Moment, indices: Indices | None = None) -> Tensor:
@@ -63,6 +71,7 @@ class TrainStep:
         self.net.train()
         for group in self.optimizer.param_groups:
             group["lr"] = moment.rate
+        self._sharpen(surrogate_sharpness(self.config, moment.progress))
         if self.graphed is not None:
             numbers = self.graphed(batch, moment.reduced, moment.seed)
         else:
@@ -71,8 +80,17 @@ class TrainStep:
             numbers = self._gradients(batch.to(self.device), moment.reduced, indices)
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.training.clip_norm)
         self.optimizer.step()
+        if (ceiling := bypass_ceiling(self.config, moment.progress)) is not None:
+            hold_below(self.alphas, ceiling)
         self.average.update(self.net)
         return torch.cat([numbers, norm.detach().float()[None]])
+
+    def _sharpen(self, sharpness: float) -> None:
+        if sharpness != self.sharpness:
+            self.sharpness = sharpness
+            set_surrogate(self.net, sharpness)
+            if self.graphed is not None:  # recordings hold it as a constant
+                self.graphed.recordings.forget()
 
     def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
         """Augmentation, forward, losses, backward, for a batch on the device; the numbers of MEASURED but the last."""
@@ -80,10 +98,18 @@ class TrainStep:
         # More than a line has tokens: none is reduced.
         out = self.forward(images, widths, need if reduced else widths)
         part = None if indices is None else self._part(out, indices)
-        losses = spike_htr_loss(out, batch.targets, batch.target_lengths, self.net, self.config.training, part)
+        wanted = self._wanted(images, widths, out)
+        losses = spike_htr_loss(out, batch.targets, batch.target_lengths, self.net, self.config.training, part, wanted)
         self.fabric.backward(losses.total)
         parts = (losses.total, losses.main, losses.aux, losses.kl, losses.teacher, out.keep_ratio.mean())
         return torch.stack([value.detach().float() for value in parts])
+
+    def _wanted(self, images: Tensor, widths: Tensor, out: Output) -> Tensor | None:
+        """What the teacher says of the frames of `out`: [B, L, V]"""
+        if self.teacher is None:
+            return None
+        with self.fabric.autocast():
+            return self.teacher(images, widths, out.spans, self.net.config.reducer.longest)
 
     def _part(self, out: Output, indices: Indices) -> Part | None:
         """What this device's lines count for, where several share the batch."""
