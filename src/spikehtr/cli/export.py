@@ -1,4 +1,4 @@
-"""`spikehtr export`: onnx, torch, nir."""
+"""`spikehtr export`: onnx, torch, nir, kraken."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Kinds(TyperGroup):
 
 app = typer.Typer(
     cls=Kinds,
-    help="Write a model for other software: onnx (onnxruntime), torch (torch.export), nir (neuromorphic tools).",
+    help="Write a model for other software: onnx (onnxruntime), torch (torch.export), nir (neuromorphic), kraken.",
     no_args_is_help=True,
 )
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")]
@@ -172,6 +172,23 @@ def nir(
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
     if wrong:
         raise typer.Exit(1)
+
+
+@app.command()
+def kraken(model: Model, output: Output = None, as_json: AsJson = False) -> None:
+    """Write a model for kraken 7 (.kraken.safetensors by default), which reads it where this package is installed too.
+
+    Then: kraken -i page.jpg page.txt segment -bl ocr -m FILE. Writing the file does not need kraken.
+    """
+    target = _target(model, output or model.with_suffix(".kraken.safetensors"), ".safetensors")
+    if target.resolve() == model.resolve():
+        raise SpikeHTRError(f"{target} is the model itself: name another file with --output")
+    from spikehtr.export.kraken import save
+    from spikehtr.weights import load_model
+
+    save(load_model(model), target)
+    told = f"wrote {target}: {_size(target)}; use it with: kraken -i page.jpg page.txt segment -bl ocr -m {target}"
+    typer.echo(json.dumps({"file": str(target)}, ensure_ascii=False) if as_json else told)
 
 
 def _target(model: Path, output: Path | None, suffix: str) -> Path:
