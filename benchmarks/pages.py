@@ -7,9 +7,11 @@
 Baselines are scored as spikehtr/pages/scoring.py says. Each page is a sample; figures are means over the pages of a
 folder. Seconds are of one page at a time on two threads, image decoding included, the least of --rounds: wall time, and
 processor time, which says more on a machine that others use too.
-Character error rates: 'given' reads the lines of the file; 'found' reads the lines found that match one of the file's,
-and counts the text of lines that were not found as wrong; 'page' compares all that was read on the page, in reading
-order, with all its text: lines that the file does not have (print, the facing page) count against it.
+Character error rates (all edits over all characters of a folder): 'given' reads the lines of the file, 'own' the
+lines that were found. 'lines' compares line by line; of own lines, those that match one of the file's, and the text of
+lines that were not found counts as wrong. 'page' compares all that was read on a page, in reading order, with all its
+text, in the file's order: lines that the file does not have (print, the facing page) count against it, and so does
+another order. Seconds to read: cutting lines out, the network, decoding; the image is decoded already.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import torch
@@ -28,18 +30,22 @@ from rapidfuzz.distance import Levenshtein
 from spikehtr.data.formats import xml
 from spikehtr.data.images import open_gray
 from spikehtr.data.samples import Report
+from spikehtr.evaluation.tables import columns
 from spikehtr.pages.given import ROOTS, read_given
-from spikehtr.pages.reading import assemble, cut_lines, found_sheet, given_sheet
+from spikehtr.pages.reading import Sheet, assemble, cut_lines, found_sheet, given_sheet
 from spikehtr.pages.scoring import Score, score
 from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
 from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
 from spikehtr.text import normalise
 
+Row = dict[str, Any]  # the figures of one page: numbers, and (edits, characters) of error rates
+
 
 class Truth(NamedTuple):
     file: Path
     image: Path
+    ids: list[str]
     baselines: list[tuple[tuple[float, float], ...]]
     texts: list[str]
 
@@ -50,7 +56,8 @@ def truth_of(file: Path) -> Truth:
     root = xml.load(file, Report())
     texts = {line.id: normalise(line.text) for line in ROOTS[xml.name_of(root)](root).lines}
     lines = [line for region in given.regions for line in region.lines if len(line.baseline) > 1]
-    return Truth(file, given.image, [line.baseline for line in lines], [texts.get(line.id, "") for line in lines])
+    ids = [line.id for line in lines]
+    return Truth(file, given.image, ids, [line.baseline for line in lines], [texts.get(name, "") for name in ids])
 
 
 def timed(find: Segmenter, image: Path, rounds: int) -> tuple[list[FoundRegion], float, float]:
@@ -70,36 +77,39 @@ def errors(pairs: list[tuple[str, str]]) -> tuple[int, int]:
     return sum(Levenshtein.distance(true, read) for true, read in pairs), sum(len(true) for true, _ in pairs)
 
 
-def read(recognizer: Recognizer, truth: Truth, regions: list[FoundRegion]) -> tuple[Page, float]:
+def read(recognizer: Recognizer, sheet: Sheet) -> tuple[Page, float]:
+    """A page as it is read, and the seconds that took."""
     start = time.perf_counter()
-    sheet = found_sheet(truth.image.name, open_gray(truth.image), lambda _: regions)
     places, fitted = cut_lines(recognizer, sheet)
-    page = assemble(sheet, places, recognizer.read_many(fitted, 16), recognizer.name)
+    page = assemble(sheet, places, recognizer.read_many(fitted, recognizer.reader.batch_size), recognizer.name)
     return page, time.perf_counter() - start
 
 
-def reading_errors(recognizer: Recognizer, truth: Truth, regions: list[FoundRegion], found: Score) -> dict[str, object]:
-    sheet = given_sheet(truth.file)
-    places, fitted = cut_lines(recognizer, sheet)
-    given = {line.id: line.text for line in assemble(sheet, places, recognizer.read_many(fitted, 16), "").lines}
-    ids = [line.id for region in read_given(truth.file).regions for line in region.lines if len(line.baseline) > 1]
-    page, seconds = read(recognizer, truth, regions)
-    texts = [normalise(line.text) for line in page.lines]
+def reading_errors(recognizer: Recognizer, truth: Truth, regions: list[FoundRegion], found: Score) -> Row:
+    """Edits and characters for given and own lines, line by line and for the page; seconds to read."""
+    given, given_seconds = read(recognizer, given_sheet(truth.file))
+    own, own_seconds = read(recognizer, found_sheet(truth.image.name, open_gray(truth.image), lambda _: regions))
+    by_id = {line.id: normalise(line.text) for line in given.lines}
+    texts = [normalise(line.text) for line in own.lines]
     partner = dict(found.matches)
+    whole = " ".join(truth.texts)
     return {
-        "given": errors([(true, normalise(given[name])) for true, name in zip(truth.texts, ids, strict=True)]),
-        "found": errors([(true, texts[partner[i]] if i in partner else "") for i, true in enumerate(truth.texts)]),
-        "page": errors([(" ".join(truth.texts), " ".join(texts))]),
-        "seconds": seconds,
+        "lines given": errors([(true, by_id.get(name, "")) for true, name in zip(truth.texts, truth.ids, strict=True)]),
+        "lines own": errors([(true, texts[partner[i]] if i in partner else "") for i, true in enumerate(truth.texts)]),
+        "page given": errors([(whole, " ".join(by_id.get(name, "") for name in truth.ids))]),
+        "page own": errors([(whole, " ".join(texts))]),
+        "read given": given_seconds,
+        "read own": own_seconds,
+        "read lines": len(given.lines),
     }
 
 
-def mean(rows: list[dict[str, float]], key: str) -> float:
+def mean(rows: list[Row], key: str) -> float:
     return statistics.fmean(row[key] for row in rows)
 
 
-def rate(rows: list[dict[str, object]], key: str) -> float:
-    edits, characters = zip(*(row[key] for row in rows), strict=True)  # type: ignore[misc]
+def rate(rows: list[Row], key: str) -> float:
+    edits, characters = zip(*(row[key] for row in rows), strict=True)
     return sum(edits) / max(1, sum(characters))
 
 
@@ -117,11 +127,11 @@ def main() -> None:
     truths = [truth_of(file) for file in sorted(options.pages.rglob("*.xml")) if xml.sniff(file) in ROOTS]
     for name in options.segmenter:
         find = segmenter(name)
-        groups: dict[str, list[dict[str, object]]] = defaultdict(list)
+        groups: dict[str, list[Row]] = defaultdict(list)
         for truth in truths:
             regions, seconds, used = timed(find, truth.image, options.rounds if name == "builtin" else 1)
             result = score(truth.baselines, [line.baseline for region in regions for line in region.lines])
-            row: dict[str, object] = {
+            row: Row = {
                 "recall": result.recall,
                 "precision": result.precision,
                 "f": result.f_value,
@@ -133,21 +143,36 @@ def main() -> None:
                 row |= reading_errors(recognizer, truth, regions, result)
             groups[truth.file.parent.name].append(row)
             if options.verbose:
-                print(f"  {truth.file.parent.name}/{truth.file.stem}: {describe([row])}", flush=True)
-        print(f"\n{name}: means over pages")
+                name_of = f"{truth.file.parent.name}/{truth.file.stem}"
+                print("\n".join(table({name_of: [row]})), flush=True)
         groups["all"] = [row for group in list(groups.values()) for row in group]
-        for group, rows in groups.items():
-            print(f"  {group:18s} {len(rows):3d} pages  {describe(rows)}", flush=True)
+        print(f"\nsegmenter {name}" + (f", model {options.model.name}" if options.model else ""))
+        print("\n".join(table(groups)), flush=True)
 
 
-def describe(rows: list[dict[str, object]]) -> str:
-    keys = ("recall", "precision", "f", "whole")
-    text = "  ".join(f"{key} {mean(rows, key):.3f}" for key in keys)  # type: ignore[arg-type]
-    text += f"  {mean(rows, 'segment'):.2f} s, {mean(rows, 'used'):.2f} s of processor"  # type: ignore[arg-type]
-    if "given" in rows[0]:
-        text += "  CER " + " ".join(f"{key} {rate(rows, key):.1%}" for key in ("given", "found", "page"))
-        text += f"  read in {mean(rows, 'seconds'):.1f} s"  # type: ignore[arg-type]
-    return text
+def table(groups: dict[str, list[Row]]) -> list[str]:
+    """A row a folder: how lines were found, and where a model was given how they were read."""
+    scores, times = ("recall", "precision", "f", "whole"), ("segment", "used")
+    head = ["pages of", "pages", *scores, "s to segment", "s of processor"]
+    body = [
+        [name, len(rows), *(f"{mean(rows, key):.3f}" for key in scores), *(f"{mean(rows, key):.2f}" for key in times)]
+        for name, rows in groups.items()
+    ]
+    out = list(columns(head, body))
+    if "page own" in next(iter(groups.values()))[0]:
+        rates, spent = ("page given", "page own", "lines given", "lines own"), ("read given", "read own")
+        head = ["CER", *rates, "s to read given", "own", "lines/s"]
+        body = [
+            [
+                name,
+                *(f"{rate(rows, key):.1%}" for key in rates),
+                *(f"{mean(rows, key):.1f}" for key in spent),
+                f"{mean(rows, 'read lines') / mean(rows, 'read given'):.1f}",
+            ]
+            for name, rows in groups.items()
+        ]
+        out += columns(head, body)
+    return out
 
 
 if __name__ == "__main__":
