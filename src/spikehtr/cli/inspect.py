@@ -3,44 +3,128 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve, writable
 from spikehtr.errors import SpikeHTRError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from spikehtr.config import Config
+    from spikehtr.model.entry import Entry
+    from spikehtr.weights import Loaded
+
 
 def inspect(
     image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A line image: PNG, JPEG, TIFF, WebP.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="PNG to write.")] = Path("inkcoder.png"),
+    output: Annotated[
+        Optional[Path],
+        typer.Option("--output", "-o", help="PNG to write; inkcoder.png, streams.png or reduction.png unless told."),
+    ] = None,
+    streams: Annotated[
+        bool, typer.Option("--streams", help="Draw repeat, InkCoder, Poisson and latency coding side by side.")
+    ] = False,
+    reduction: Annotated[
+        bool, typer.Option("--reduction", help="Draw what the reducer keeps and merges; needs --model.")
+    ] = False,
+    model: Annotated[
+        Optional[Path], typer.Option("--model", "-m", help="A trained model, with the settings and scalars it learned.")
+    ] = None,
     timesteps: Annotated[Optional[int], typer.Option("--timesteps", "-T", help="Number of timesteps, 1 to 4.")] = None,
     preset: Preset = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """Draw how InkCoder turns one line into T steps.
+    """Draw how one line becomes T steps, or what the reducer makes of it.
 
-    Above: the grey line, the intensity proxy, edge magnitude, the edge proxy, the speckle mask and the fused evidence.
-    Below, for each step: the gated view, the gate, and what is new in it.
+    InkCoder, above: the grey line, the intensity proxy, edge magnitude, the edge proxy, the speckle mask and the fused
+    evidence; below, for each step: the gated view, the gate, and what is new in it.
     """
-    chosen = resolve(preset, file, overrides)
+    if streams and reduction:
+        raise SpikeHTRError("--streams and --reduction are two pictures: ask for one of them")
+    if model and (preset or file or overrides):
+        raise SpikeHTRError("--model brings its own settings: leave -p, -c and -s out")
+    if reduction and not model:
+        raise SpikeHTRError("--reduction draws what a trained model does: give it with --model")
+    if reduction and timesteps:
+        raise SpikeHTRError("--reduction draws the model as it is: leave --timesteps out")
+    name = "streams" if streams else "reduction" if reduction else "inkcoder"
+    target = writable(output or Path(f"{name}.png"), ".png")
+    loaded = None
+    if model:
+        from spikehtr.weights import load_model
+
+        loaded = load_model(model)
+    chosen = loaded.config if loaded else resolve(preset, file, overrides)
     if timesteps is not None:
         chosen = chosen.with_overrides({"model.timesteps": timesteps})
-    writable(output, ".png")
+    if reduction:
+        assert loaded is not None
+        _reduction(image, loaded, target)
+        return
     if chosen.model.arch != "spike-htr":
-        raise SpikeHTRError(f"this draws InkCoder, and {chosen.model.arch} has none: leave the preset out")
-    if chosen.model.entry != "inkcoder":
-        raise SpikeHTRError(f"this draws InkCoder, and model.entry is {chosen.model.entry}: leave that setting out")
+        raise SpikeHTRError(f"this draws how a line becomes T steps, and {chosen.model.arch} has no steps")
+    if streams:
+        _streams(image, chosen, loaded, target)
+    else:
+        _inkcoder(image, chosen, loaded, target)
+
+
+def _entry(loaded: Loaded | None) -> Entry | None:
+    from spikehtr.model.recognizer import SpikeHTR
+
+    return loaded.net.encoder.entry if loaded and isinstance(loaded.net, SpikeHTR) else None
+
+
+def _inkcoder(image: Path, chosen: Config, loaded: Loaded | None, target: Path) -> None:
+    model = chosen.model
+    if model.entry != "inkcoder":
+        raise SpikeHTRError(f"this draws InkCoder, and model.entry is {model.entry}: leave that setting out")
 
     from spikehtr.data.geometry import fit_line
     from spikehtr.data.images import load_line
     from spikehtr.profiling.inkplot import draw, trace_line
 
-    model = chosen.model
     line = fit_line(load_line(image), model.height, chosen.data.max_width)
-    trace = trace_line(line, model)
+    entry = _entry(loaded)
+    trace = trace_line(line, model, entry.inkcoder if entry else None)
     title = f"InkCoder on {image.name}: {line.shape[1]} x {line.shape[0]} px, T = {model.timesteps}"
-    draw(trace, model.beta, output, title)
+    draw(trace, float(entry.beta.detach()) if entry else model.beta, target, title)
     means = ", ".join(f"{gate:.3f}" for gate in trace.gates.mean(dim=(1, 2, 3, 4)))
-    typer.echo(f"wrote {output} (mean gate at t = 1..{model.timesteps}: {means})")
+    typer.echo(f"wrote {target} (mean gate at t = 1..{model.timesteps}: {means})")
+
+
+def _streams(image: Path, chosen: Config, loaded: Loaded | None, target: Path) -> None:
+    from spikehtr.data.geometry import fit_line
+    from spikehtr.data.images import load_line
+    from spikehtr.profiling.streams import streams, streams_figure
+
+    line = fit_line(load_line(image), chosen.model.height, chosen.data.max_width)
+    found = streams(line, chosen.model, _entry(loaded))
+    title = f"Input at each step, {image.name}: darkness times (beta + (1 - beta) gate)"
+    _save(streams_figure(line, found, title), target)
+    told = "; ".join(f"{code} {', '.join(f'{step.mean():.3f}' for step in drive)}" for code, drive in found.items())
+    typer.echo(f"wrote {target} (mean drive at t = 1..{chosen.model.timesteps}: {told})")
+
+
+def _reduction(image: Path, loaded: Loaded, target: Path) -> None:
+    from spikehtr.data.geometry import fit_line
+    from spikehtr.data.images import load_line
+    from spikehtr.profiling.reduction import reduction_figure, trace_reduction
+
+    line = fit_line(load_line(image), loaded.config.model.height, loaded.config.data.max_width)
+    trace = trace_reduction(loaded.net, loaded.charset, line)
+    reducer = loaded.config.model.reducer
+    counts = f"{len(trace.blank)} positions, {len(trace.spans)} tokens, r = {trace.ratio:.2f}"
+    _save(reduction_figure(line, trace, reducer, f"{image.name}: {reducer.mode}, {counts}"), target)
+    typer.echo(f"wrote {target} ({counts}; read: {trace.text})")
+
+
+def _save(figure: Figure, target: Path) -> None:
+    from spikehtr.files import whole_file
+
+    with whole_file(target) as temporary:
+        figure.savefig(temporary, format="png")

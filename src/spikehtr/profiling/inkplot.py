@@ -22,10 +22,13 @@ _STRIP, _TALLEST = 5.6, 2.0  # inches across one line, and what a short one may 
 
 
 @torch.no_grad()
-def trace_line(line: NDArray[np.uint8], config: ModelConfig) -> InkTrace:
-    """InkCoder's maps for one fitted line, with the gate's sharpness as it stands before training."""
+def trace_line(line: NDArray[np.uint8], config: ModelConfig, trained: InkCoder | None = None) -> InkTrace:
+    """InkCoder's maps for one fitted line, with the gate's sharpness of a trained one, or as it is before training."""
     images, widths = to_batch([line])
-    return InkCoder(config.inkcoder, config.timesteps).trace(images, widths)
+    coder = InkCoder(config.inkcoder, config.timesteps)
+    if trained is not None:
+        coder.load_state_dict(trained.state_dict())
+    return coder.trace(images, widths)
 
 
 def draw(trace: InkTrace, beta: float, path: Path, title: str) -> None:

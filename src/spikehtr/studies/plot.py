@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from spikehtr.studies.comparisons import number
 from spikehtr.studies.plan import Study, Variant
@@ -14,6 +16,8 @@ from spikehtr.studies.results import Block
 
 _SPLITS = (("validation", "#0072b2", "o", -0.16), ("test", "#d55e00", "s", 0.16))  # colour-blind safe, shapes differ
 _PAPER = (("#009e73", "^"), ("#cc79a7", "D"), ("0.35", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("0.6", "*"))
+
+_ABOVE = 24  # points between a panel and its title, where the legend stands
 
 
 def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
@@ -34,15 +38,14 @@ def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
         panel.set_axisbelow(True)
         panel.set_xlabel("CER, %")
         panel.spines[["top", "right"]].set_visible(False)
+        panel.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         if panel.get_legend_handles_labels()[0]:
-            panel.legend(
-                frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14 - 1.2 / rows), ncols=3
-            )
+            panel.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     return figure
 
 
 def _ours(panel: Axes, block: Block) -> None:
-    panel.set_title(f"ours: {block.data}", fontsize=10)
+    panel.set_title(f"ours: {block.data}", fontsize=10, pad=_ABOVE)
     for split, colour, marker, shift in _SPLITS:
         found = [(place, block.estimate(row, split, "cer")) for place, row in enumerate(block.rows)]
         known = [(place, estimate) for place, estimate in found if estimate is not None]
@@ -60,7 +63,7 @@ def _ours(panel: Axes, block: Block) -> None:
 
 
 def _papers(panel: Axes, study: Study) -> None:
-    panel.set_title(f"paper: {study.paper.split}", fontsize=10)
+    panel.set_title(f"paper: {study.paper.split}", fontsize=10, pad=_ABOVE)
     for (colour, marker), name in zip(_PAPER, study.paper.rates, strict=False):
         column = study.paper.columns.index(name)
         points = [(value, place) for place, v in enumerate(study.variants) if (value := _value(v, column)) is not None]
@@ -74,4 +77,4 @@ def _value(variant: Variant, column: int) -> float | None:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 34 else label[:33] + "\u2026"
+    return fill(label, 32)

@@ -1,0 +1,106 @@
+"""Verdicts on the paper's orderings, from made-up readings whose differences are known."""
+
+import pytest
+
+from spikehtr.studies.comparisons import judge, number, orderings, pairs
+from spikehtr.studies.plan import load_study
+from spikehtr.studies.results import Block, Reading, Row, Run
+from spikehtr.studies.tables import tables, tex, to_latex, to_markdown
+
+
+@pytest.mark.parametrize(
+    ("interval", "published", "verdict"),
+    [
+        ((0.1, 0.9), [0.8, 0.6], "Confirmed"),
+        ((-0.9, -0.1), [-0.8, 0.0], "Confirmed"),
+        ((-0.9, -0.1), [0.8], "Contradicted"),
+        ((-0.1, 0.9), [0.8], "Within noise"),
+        ((-0.1, 0.9), [0.0, 0.0], "Agrees: no difference shown, as in the paper"),
+        ((0.1, 0.9), [0.0], "Contradicted: the paper shows no difference"),
+        ((0.1, 0.9), [], "A real difference"),
+        ((-0.1, 0.9), [], "Within noise"),
+        ((0.1, 0.9), [0.2, -0.2], "A real difference; the paper's data sets disagree among themselves"),
+        (None, [0.1], "No interval is possible, so nothing can be said"),
+    ],
+)
+def test_verdicts(interval, published, verdict):
+    assert judge(interval, published) == verdict
+
+
+def test_numbers_as_the_paper_prints_them():
+    assert (number("4.31/16.42", "cer"), number("4.31/16.42", "wer")) == (4.31, 16.42)
+    assert (number("3.489", "cer"), number("3.489", "wer"), number("--", "cer")) == (3.489, None, None)
+
+
+def reading(errors, lines=60):
+    """`lines` lines of ten characters, `errors` of which have one wrong."""
+    texts = ["abcdefghij"] * lines
+    read = ["abcdefghiX" if i < errors else text for i, text in enumerate(texts)]
+    predictions = [
+        {"set": "s", "id": str(i), "reference": text, "text": got, "confidence": 1.0, "keep_ratio": 0.9,
+         "document": None}
+        for i, (text, got) in enumerate(zip(texts, read, strict=True))
+    ]  # fmt: skip
+    rate = {"rate": errors / lines / 10, "interval": [errors / lines / 20, errors / lines / 5]}
+    words = {"rate": errors / lines, "interval": None}
+    facts = {"keep_ratio": 0.9, "lines_per_second": 5.0, "too_few": False, "units": lines, "resampled": "lines"}
+    return Reading({"rates": {"CER, plain": rate, "WER, whitespace words": words}, "predictions": predictions, **facts})
+
+
+def row(study, name, *errors):
+    facts = {"parameters": 1_500_000, "macs": 2e9, "firing_rate": None, "minutes": 1.0}
+    runs = [
+        Run(seed, facts, {"validation": reading(count), "test": reading(count)}) for seed, count in enumerate(errors)
+    ]
+    return Row(study.variant(name), runs, "" if runs else "not run yet")
+
+
+def test_orderings_of_one_seed_are_paired_and_of_several_are_over_seeds():
+    study = load_study("ann-control")
+    block = Block("d", [row(study, "spiking", 6), row(study, "gelu", 30), row(study, "pure")])
+    (one,) = orderings(study, block)  # the third has not run
+    assert one.difference == pytest.approx(4.0)
+    assert one.p_value < 0.05
+    assert one.published == [pytest.approx(0.069)]
+    assert one.verdict == "Confirmed"
+    assert "Confirmed" in one.sentence()
+    block = Block("d", [row(study, "spiking", 6, 8), row(study, "gelu", 30, 31), row(study, "pure", 7, 6)])
+    one, other = orderings(study, block)
+    assert one.p_value is None
+    assert one.difference == pytest.approx(100 * (30.5 - 7) / 600)
+    assert (one.verdict, other.verdict) == ("Confirmed", "Within noise")
+    assert "3 degrees of freedom" in block.how("validation")
+
+
+def test_pairs_line_by_line():
+    study = load_study("main")
+    rows = [row(study, v.name) for v in study.variants]
+    names = [v.name for v in study.variants]
+    rows[names.index("tiny-t2")] = row(study, "tiny-t2", 3, 4)
+    rows[names.index("cnn-blstm")] = row(study, "cnn-blstm", 20, 22)
+    found = pairs(study, Block("d", rows))
+    assert [(o.a, o.b, o.split) for o in found] == [
+        ("CNN+BLSTM", "Spike-HTR tiny, T = 2", split) for split in ("validation", "test")
+    ]
+    assert all(o.difference == pytest.approx(100 * (7 - 42) / 1200) and o.p_value < 0.05 for o in found)
+
+
+def test_tables_tell_what_is_missing():
+    study = load_study("reduction")
+    block = Block("d|x", [row(study, "full", 6), *(row(study, v.name) for v in study.variants[1:])])
+    made = tables(study, [block])
+    assert made[0].head == [
+        "variant", "validation CER, %", "test CER, %", "r", "paper: r", "paper: IAM", "paper: LAM", "paper: READ2016",
+    ]  # fmt: skip
+    full = ["Full (keep-and-merge)", "1.00 [0.50, 2.00]", "1.00 [0.50, 2.00]", "0.90", "0.68", "3.49", "2.26", "4.23"]
+    assert made[0].rows[0] == full
+    assert made[0].rows[1] == ["No reduction (L = L0)", "not run yet", "", "", "1.00", "3.52", "2.28", "4.20"]
+    text = to_markdown(made)
+    assert "| No reduction (L = L0) | not run yet |  |  | 1.00 |" in text
+    assert "bootstrap over the 60 lines, of one seed" in text
+    latex = to_latex(made)
+    assert r"validation CER, \%" in latex
+    assert r"tab:ablate\_reduce" in latex
+    assert tex(r"a_b & 5 % {x} \ ~^#$") == (
+        r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{}\#\$"
+    )

@@ -1,0 +1,23 @@
+from test_comparisons import row
+
+from spikehtr.studies.plan import load_study
+from spikehtr.studies.plot import study_figure
+from spikehtr.studies.results import Block
+
+
+def test_every_row_and_every_published_value_is_drawn():
+    study = load_study("main")
+    rows = [row(study, v.name, *([] if v.why else [6 + place])) for place, v in enumerate(study.variants)]
+    figure = study_figure(study, [Block("one", rows), Block("two", rows)])
+    first, second, paper = figure.axes
+    assert [label.get_text().replace("\n", " ") for label in first.get_yticklabels()] == [
+        v.label for v in study.variants
+    ]
+    assert (first.get_title(), second.get_title(), paper.get_title()) == ("ours: one", "ours: two", "paper: test")
+    assert [len(bars[0].get_xdata()) for bars in first.containers] == 2 * [
+        len([v for v in study.variants if not v.why])
+    ]
+    drawn = {line.get_label(): list(line.get_xdata()) for line in paper.lines}
+    for place, name in enumerate(study.paper.columns[1:], 1):
+        assert drawn[name] == [float(v.paper[place]) for v in study.variants if v.paper and v.paper[place] != "--"]
+    assert paper.get_xlabel() == "CER, %"
