@@ -31,7 +31,7 @@ format: .venv/.dev
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/.core: .venv/bin/python pyproject.toml constraints.txt
+.venv/.core: .venv/bin/python pyproject.toml constraints.txt $(wildcard src/spikehtr/kernels/native/*)
 	$(PIP) install -c constraints.txt -e .
 	@touch $@
 

@@ -1,6 +1,7 @@
 """From fitted lines to frames, as fast as the device allows: what `Recognizer` reads with.
 
 A `Reader` takes a batch of lines and gives the network's `Output`. `PlainReader` serves every network on every device.
+`spikehtr.engine.Engine` serves Spike-HTR on a CPU, by compiled functions where they could be built.
 `GraphReader` serves Spike-HTR on a GPU: it rounds a batch up to one of few sizes and replays a recording of the pass
 (`kernels.recording`), so that the host launches a pass at once instead of kernel by kernel. Rounding up changes no
 line's result but for the last digits, since padding does not reach it.
@@ -49,7 +50,13 @@ class Reader(Protocol):
 
 def make_reader(net: Network, precision: Precision = "auto", graphs: Graphs = "one") -> Reader:
     """The fastest reader there is for a network, on the device where it lies."""
-    half = in_half(precision, next(net.parameters()).device)
+    device = next(net.parameters()).device
+    half = in_half(precision, device)
+    if device.type == "cpu":
+        from spikehtr.engine.engine import Engine, unusable
+
+        if unusable(net, half) is None:
+            return Engine(net, "bf16" if half else "fp32")
     if graphs != "none" and isinstance(net, SpikeHTR) and can_record(net):
         return GraphReader(net, half, graphs)
     return PlainReader(net, half)

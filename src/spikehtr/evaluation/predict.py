@@ -11,7 +11,7 @@ from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.decoding.confidence import Sureness, sureness
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.evaluation.sets import source_finder
-from spikehtr.inference import full_precision
+from spikehtr.inference import make_reader
 from spikehtr.model.network import Network
 from spikehtr.text import normalise
 
@@ -46,13 +46,13 @@ def predict(
     was_training = net.training
     net.eval()
     device = next(net.parameters()).device
+    reader = make_reader(net, "fp32", graphs="none")
     source = source_finder(lines.store.meta["sources"], lines.store.path.name)
     found: dict[int, Prediction] = {}
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
     for batch in load_batches(lines, plan, workers):
         moved = batch.to(device)
-        with full_precision():
-            out = net(moved.lines(), moved.widths)
+        out = reader(moved.lines(), moved.widths)
         decoded = decode_greedy(out.logits, out.lengths, lines.charset)
         sure: Sequence[Sureness | None] = [None] * len(decoded)
         if temperatures:

@@ -49,14 +49,14 @@ class Network(nn.Module):
         """Pixels a token: a line of w pixels has ceil(w / stride) tokens before reduction."""
         return self.config.stride
 
-    def prepare(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
-        """What the network takes, images [B, C, H, n stride], 0 where padded, and widths [B]; or what is wrong."""
+    def check(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> Tensor:
+        """The lines' widths [B], where images and widths are what the network takes; an error that says what is wrong."""
         c = self.config
         if images.dim() != 4 or images.shape[0] == 0 or images.shape[1] not in (1, 3) or images.shape[2] != c.height:
             raise SpikeHTRError(f"images must be [B, 1 or 3, {c.height}, W], not {list(images.shape)}")
         if not images.is_floating_point():
             raise SpikeHTRError(f"images must be floats in [0, 1], not {images.dtype}: divide by 255 first")
-        batch, channels, _, width = images.shape
+        batch, _, _, width = images.shape
         if width > c.max_width:
             raise SpikeHTRError(
                 f"a line of {width} px is over model.max_width = {c.max_width}: raise that key, or scale the line down"
@@ -68,10 +68,15 @@ class Network(nn.Module):
         checkable = widths.device.type == "cpu" and not torch.compiler.is_compiling()
         if checkable and (widths.min() < 1 or widths.max() > width):
             raise SpikeHTRError(f"widths must lie in 1..{width}, found {int(widths.min())}..{int(widths.max())}")
-        widths = widths.to(images.device, torch.long)
-        if channels < c.in_channels:
-            images = images.expand(-1, c.in_channels, -1, -1)
-        elif channels > c.in_channels:
+        return widths
+
+    def prepare(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+        """What the network takes, images [B, C, H, n stride], 0 where padded, and widths [B]; or what is wrong."""
+        widths = self.check(images, widths).to(images.device, torch.long)
+        channels, width, wanted = images.shape[1], images.shape[3], self.config.in_channels
+        if channels < wanted:
+            images = images.expand(-1, wanted, -1, -1)
+        elif channels > wanted:
             images = to_gray(images)
         images = images.to(next(self.parameters()).dtype).masked_fill(~column_mask(widths, width), 0.0)
         # Padding cannot matter, so pad to whole tokens: every later size is then exact.

@@ -1,0 +1,224 @@
+"""Reading on a CPU: the network of `model/`, line by line, by the compiled functions of `kernels/native`.
+
+A line is read by itself, on its own columns: no padding is computed, and no line can depend on its neighbours. Every
+product is carried out in one of three ways (single precision, the tile unit, lists of spikes), the fastest on this
+machine for this model.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spikehtr import kernels
+from spikehtr.assets import SAMPLE_LINE
+from spikehtr.data.geometry import fit_line
+from spikehtr.data.images import load_line
+from spikehtr.engine.encoder import EncoderRun
+from spikehtr.engine.mixer import BlockRun, TokenFire
+from spikehtr.engine.native import DENSE, EVENTS, TILES, library
+from spikehtr.engine.parts import Floats, Layer, Map, Memory, Products, array, pointer
+from spikehtr.engine.reducing import reduce_line
+from spikehtr.errors import SpikeHTRError
+from spikehtr.inference import as_floats
+from spikehtr.model.inkcoder import to_gray
+from spikehtr.model.mixer import MixerBlock
+from spikehtr.model.network import Network, Output
+from spikehtr.model.recognizer import SpikeHTR
+
+
+def unusable(net: Network, half: bool = False) -> str | None:
+    """Why the engine cannot read with a network here, in bf16 if `half`; None where it can."""
+    config = net.config
+    if config.arch != "spike-htr":
+        return f"model.arch is {config.arch}: it reads Spike-HTR only"
+    if config.neuron != "lif":
+        return f"model.neuron is {config.neuron}: it reads spiking networks only"
+    if config.entry not in ("inkcoder", "repeat"):
+        return f"model.entry is {config.entry}"
+    if any(p.dtype != torch.float32 or p.device.type != "cpu" for p in net.parameters()):
+        return "the network is not in fp32 on the CPU"
+    if not kernels.unwatched(net):
+        return "somebody watches the network's modules"
+    if os.environ.get("SPIKEHTR_KERNELS") == "reference":
+        return "SPIKEHTR_KERNELS=reference asks for the reference"
+    try:
+        found = library()
+    except SpikeHTRError as error:
+        return str(error)
+    return "bf16 needs a CPU with a tile unit (AMX)" if half and not found.tiles else None
+
+
+# Shares of firing inputs below which adding up weight rows is faster than the dense product, in fp32 and in tiles, as
+# `spikehtr bench --cpu` measures them.
+EVENTS_PAY_DENSE, EVENTS_PAY_TILES = 0.2, 0.02
+
+
+def sample_line(height: int) -> Floats:
+    """The sample line that comes with the package, as the network reads it."""
+    pixels = fit_line(load_line(SAMPLE_LINE), height, 8 * height)
+    return pixels.astype(np.float32) / np.float32(255)
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Engine:
+    """A `Reader` (spikehtr.inference) for spiking networks on a CPU: `engine(images, widths)` -> Output, without
+    auxiliary logits.
+
+    `precision`: fp32; or bf16, which is faster where there is a tile unit (AMX) and rounds what every layer reads.
+    `events`: whether layers that read spikes add up the weight rows of what fired: auto where it is faster (see
+    `choose`), always, or never. In fp32 the result is the same to the last bit.
+    """
+
+    batch_size = 16
+
+    def __init__(self, net: Network, precision: str = "fp32", events: str = "auto", threads: int | None = None) -> None:
+        if precision not in ("fp32", "bf16"):
+            raise SpikeHTRError(f"precision must be fp32 or bf16, not {precision!r}")
+        reason = unusable(net, precision == "bf16")
+        if reason is not None:
+            raise SpikeHTRError(f"the CPU engine cannot take this network: {reason}")
+        assert isinstance(net, SpikeHTR)
+        self.library = library()
+        self.threads = threads or usable_cores()
+        self.net, self.precision = net, precision
+        self.encoder = EncoderRun(net.encoder)
+        self.blocks = []
+        for index, block in enumerate(net.mixer.blocks):
+            assert isinstance(block, MixerBlock)
+            self.blocks.append(BlockRun(f"mixer.blocks.{index}", block))
+        self.head_norm, self.head = TokenFire(net.head.norm), Layer.of("head", net.head.linear)
+        cpe = net.positions.cpe
+        assert cpe.bias is not None
+        self.cpe_taps, self.cpe_bias = array(cpe.weight[:, 0].T), array(cpe.bias)
+        self.table = array(net.positions.table)
+        steps = net.config.timesteps
+        self.fuse_pre, self.fuse_post = (array(f.logits[:steps].softmax(0)) for f in (net.fuse_pre, net.fuse_post))
+        self._local = threading.local()
+        self.density: dict[str, float] = {}  # of the layers that read spikes, on the sample line
+        self.choose(events)
+
+    def layers(self) -> list[Layer]:
+        """Every product, in no order that matters."""
+        mixer = [layer for block in self.blocks for branch in block.branches for layer in branch.layers()]
+        return [*self.encoder.layers(), *mixer, self.head]
+
+    def choose(self, events: str = "auto") -> None:
+        """Decide how each product is carried out.
+
+        auto measures, on the sample line that comes with the package, how many of a layer's inputs fire, and takes
+        lists of spikes where an estimate of their cost is below the dense one. The estimate knows no clock, so the
+        same model reads the same on the same machine.
+        """
+        if events not in ("auto", "always", "never"):
+            raise SpikeHTRError(f"events must be auto, always or never, not {events!r}")
+        dense = DENSE if self.precision == "fp32" else TILES
+        for layer in self.layers():
+            layer.choose(EVENTS if layer.spikes and events != "never" else dense)
+        if events != "auto":
+            return
+        run = self._products()
+        run.density = self.density
+        self.library.use_threads(self.threads)
+        self.read(sample_line(self.net.config.height))
+        run.density = None
+        most = EVENTS_PAY_DENSE if dense == DENSE else EVENTS_PAY_TILES
+        for layer in self.layers():
+            if layer.spikes and self.density.get(layer.name, 1.0) > most:
+                layer.choose(dense)
+
+    def _products(self) -> Products:
+        if not hasattr(self._local, "products"):
+            self._local.products = Products(self.library, Memory())
+        run: Products = self._local.products
+        return run
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> Output:
+        """images [B, 1 or 3, H, W] in [0, 1], widths [B] -> Output."""
+        images = as_floats(images)
+        widths = self.net.check(images, widths)
+        gray = (images if images.shape[1] == 1 else to_gray(images)).float().numpy()
+        self.library.use_threads(self.threads)
+        lines = [self.read(gray[row, 0, :, : int(width)]) for row, width in enumerate(widths)]
+        longest = max(len(logits) for logits, _, _ in lines)
+        vocabulary = self.head.outputs
+        logits, spans = (
+            torch.zeros(len(lines), longest, vocabulary),
+            torch.zeros(len(lines), longest, 2, dtype=torch.long),
+        )
+        for row, (found, covered, _) in enumerate(lines):
+            logits[row, : len(found)], spans[row, : len(found)] = found, covered
+        lengths = torch.tensor([len(found) for found, _, _ in lines])
+        ratio = torch.tensor([len(found) / before for found, _, before in lines])
+        return Output(logits, lengths, None, spans, ratio)
+
+    def read(self, gray: Floats) -> tuple[Tensor, Tensor, int]:
+        """One line [H, w] -> logits [l, V], spans [l, 2], and its tokens before reduction."""
+        run = self._products()
+        tokens = self._positions(run, self.encoder(run, np.ascontiguousarray(gray, np.float32)))
+        before = tokens.width
+        x, spans = self._reduce(run, tokens)
+        for block in self.blocks:
+            block(run, x)
+        logits = self._classify(run, x, self.fuse_post)
+        return torch.from_numpy(logits.copy()), spans, before
+
+    def _positions(self, run: Products, z: Map) -> Map:
+        """Z + P_abs + CPE(Z)."""
+        near = run.map("near", (z.steps, 1, z.width, z.channels))
+        run.call(
+            "depthwise",
+            x=pointer(z.dense),
+            weight=pointer(self.cpe_taps),
+            out=pointer(near.dense),
+            sums=None,
+            steps=z.steps,
+            height=1,
+            width=z.width,
+            channels=z.channels,
+            kernel_h=1,
+            kernel_w=len(self.cpe_taps),
+        )
+        last = len(self.table) - 1
+        shrink = np.float32(min(last / max(z.width - 1, 1), 1.0))
+        place = np.minimum(np.arange(z.width, dtype=np.float32) * shrink, np.float32(last))
+        low = place.astype(np.int64)
+        part = (place - low)[:, None]
+        absolute = self.table[low] * (1 - part) + self.table[np.minimum(low + 1, last)] * part  # [L0, d]
+        assert z.dense is not None
+        assert near.dense is not None
+        shape = (z.steps, z.width, z.channels)
+        out = z.dense.reshape(shape)
+        out += absolute
+        out += near.dense.reshape(shape)
+        out += self.cpe_bias
+        return z
+
+    def _classify(self, run: Products, x: Map, share: Floats) -> Floats:
+        """Fuse over time, then the head: [T, L, d] -> [L, V]."""
+        assert x.dense is not None
+        fused = run.map("fused", (1, 1, x.width, x.channels))
+        assert fused.dense is not None
+        fused.dense[:] = np.tensordot(share, x.dense.reshape(x.steps, -1), 1) if x.steps > 1 else x.dense
+        normed = self.head_norm(run, fused, run.map("normed", (1, 1, x.width, x.channels), self.head, dense=False))
+        out, _ = run.product(self.head, normed, "logits")
+        assert out.dense is not None
+        return out.dense.reshape(x.width, -1)
+
+    def _reduce(self, run: Products, z: Map) -> tuple[Map, Tensor]:
+        assert z.dense is not None
+        tokens = z.dense.reshape(z.steps, z.width, z.channels)
+        reduced, spans = reduce_line(tokens, self._classify(run, z, self.fuse_pre), self.net.config.reducer)
+        x = run.map("x1", (z.steps, 1, len(spans), z.channels))
+        assert x.dense is not None
+        x.dense.reshape(reduced.shape)[:] = reduced
+        return x, torch.from_numpy(spans)

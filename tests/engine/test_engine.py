@@ -1,0 +1,165 @@
+"""The CPU engine reads what the network reads, whatever the settings, widths and threads."""
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import draw_line, micro
+from spikehtr import SpikeHTR
+from spikehtr.baselines import build
+from spikehtr.config import Config
+from spikehtr.data.batching import pad_right
+from spikehtr.engine.engine import Engine, unusable
+from spikehtr.engine.native import library
+from spikehtr.errors import SpikeHTRError
+from spikehtr.inference import PlainReader, make_reader
+from spikehtr.model.encoder import SpikingConv2d
+from spikehtr.model.mixer import SpikingLinear
+
+try:
+    TILES = library().tiles
+except SpikeHTRError as error:
+    pytest.skip(f"no native kernels here: {error}", allow_module_level=True)
+
+VARIANTS = {
+    "paper": {},
+    "one step": {"timesteps": 1},
+    "four steps": {"timesteps": 4},
+    "repeat": {"entry": "repeat"},
+    "no shortcut": {"encoder__bypass": False},
+    "one resolution": {"encoder__dual_resolution": False},
+    "max": {"encoder__downsample": "max"},
+    "avg": {"encoder__downsample": "avg"},
+    "spikes first": {"encoder__spikes_first": True},
+    "coarse": {
+        "encoder__stem_stride": (4, 2),
+        "encoder__strides": ((1, 1), (2, 2), (2, 1)),
+        "encoder__depths": (1, 2, 1),
+    },
+    "patches": {
+        "encoder__stem_stride": (4, 4),
+        "encoder__strides": ((1, 1), (2, 1), (2, 1)),
+        "encoder__channels": (12, 20),
+    },
+    "edges only": {"inkcoder__evidence": "edge", "inkcoder__gamma_density": 1.5, "inkcoder__edge_scale": 3},
+    "mixers": {"mixer__blocks": ("LA", "QK", "LK"), "mixer__lk_expansion": 1.25},
+    "merge only": {"reducer__mode": "merge-only", "reducer__tau": 1e-4},
+    "prune only": {"reducer__mode": "prune-only", "reducer__eta": 9.0, "reducer__gamma": 0.3, "reducer__tau": 1e-4},
+    "no reduction": {"reducer__mode": "none"},
+    "grey": {"in_channels": 1},
+}
+
+
+def network(seed=0, **overrides):
+    """Weights that do not sit at a threshold by chance stay the network's own: nothing is trained here."""
+    torch.manual_seed(seed)
+    settings = {"reducer__eta": 9.0, "reducer__gamma": 0.4, "reducer__tau": 1e-6} | overrides
+    net = SpikeHTR(micro(**settings).model, 12).eval()
+    with torch.no_grad():
+        for name, p in net.named_parameters():
+            if p.dim() == 1:  # norms, biases and scalars: away from their starting values
+                p.add_(0.1 * torch.randn_like(p))
+            if "head.linear" in name:
+                p.mul_(6)
+    return net
+
+
+def batch(*widths, seed=0):
+    rng = np.random.default_rng(seed)
+    lines = [draw_line("".join(rng.choice(list("abcdefgh"), 12)), seed=int(seed + w)) for w in widths]
+    return pad_right(
+        [np.ascontiguousarray(np.tile(line, (1, 4))[:, :w]) for line, w in zip(lines, widths, strict=True)]
+    )
+
+
+def assert_same(found, expected, atol):
+    assert torch.equal(found.lengths, expected.lengths)
+    assert torch.allclose(found.keep_ratio, expected.keep_ratio.float())
+    for row, n in enumerate(expected.lengths.tolist()):
+        assert torch.allclose(found.logits[row, :n], expected.logits[row, :n].float(), atol=atol)
+        assert torch.equal(found.spans[row, :n], expected.spans[row, :n])
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_it_reads_what_the_network_reads(name):
+    net = network(**VARIANTS[name])
+    images, widths = batch(97, 60, 33, 5, 1)
+    expected = PlainReader(net.double())(images.double() / 255, widths)  # the most exact answer there is
+    found = Engine(net.float(), events="never")(images, widths)
+    assert found.aux_logits is None
+    assert_same(found, expected, atol=2e-4)
+    assert (found.keep_ratio < 1).any() or name == "no reduction"
+
+
+@pytest.mark.parametrize("name", ["paper", "spikes first", "coarse"])
+def test_lists_of_spikes_give_the_dense_result_to_the_last_bit(name):
+    net = network(**VARIANTS[name])
+    lines = batch(90, 41)
+    dense, events = (Engine(net, events=events)(*lines) for events in ("never", "always"))
+    assert torch.equal(dense.logits, events.logits)
+
+
+@pytest.mark.parametrize("events", ["never", "always"])
+def test_a_line_does_not_depend_on_the_batch_or_on_threads(events):
+    net = network()
+    images, widths = batch(120, 77, 34)
+    whole = Engine(net, events=events, threads=3)(images, widths)
+    alone = Engine(net, events=events, threads=1)
+    for row, width in enumerate(widths.tolist()):
+        out = alone(images[row : row + 1, :, :, : width + 7], widths[row : row + 1])
+        n = int(out.lengths[0])
+        assert n == int(whole.lengths[row])
+        assert torch.equal(out.logits[0, :n], whole.logits[row, :n])
+
+
+@pytest.mark.skipif(not TILES, reason="this CPU has no tile unit (AMX)")
+def test_bf16_is_near():
+    net = network(timesteps=1, reducer__mode="none")
+    lines = batch(90, 41)
+    exact, half = Engine(net)(*lines), Engine(net, "bf16")(*lines)
+    apart = (
+        (exact.logits - half.logits[:, : exact.logits.shape[1]]).abs().mean()
+        if exact.logits.shape == half.logits.shape
+        else None
+    )
+    assert apart is None or 0 < apart < exact.logits.std()
+
+
+def test_layers_that_fire_seldom_are_read_as_lists():
+    net = network(encoder__spikes_first=True)
+    busy = Engine(net)
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, SpikingConv2d | SpikingLinear):
+                module.norm.bias.sub_(2.0)  # the threshold out of reach
+    quiet = Engine(net)
+    listed = [sum(layer.mode == 2 for layer in engine.layers()) for engine in (busy, quiet)]
+    assert listed[1] > listed[0]
+    assert sum(quiet.density.values()) < sum(busy.density.values())
+    assert all(0 <= share <= 1 for share in busy.density.values())
+
+
+def test_the_recogniser_takes_it_by_itself_and_steps_back_where_it_must(monkeypatch):
+    net = network()
+    assert isinstance(make_reader(net), Engine)
+    assert isinstance(make_reader(network(neuron="gelu")), PlainReader)
+    assert isinstance(make_reader(network(entry="poisson")), PlainReader)
+    assert isinstance(make_reader(network().double()), PlainReader)
+    small = Config.preset("kraken").with_overrides({"model.baseline.scale": 0.1})
+    assert isinstance(make_reader(build(small.model, 9).eval()), PlainReader)
+    with net.encoder.register_forward_hook(lambda *_: None):
+        assert "watches" in (unusable(net) or "")
+    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    assert isinstance(make_reader(net), PlainReader)
+    with pytest.raises(SpikeHTRError, match="asks for the reference"):
+        Engine(net)
+
+
+def test_wrong_use_is_an_error():
+    net = network()
+    with pytest.raises(SpikeHTRError, match="precision"):
+        Engine(net, "fp8")
+    with pytest.raises(SpikeHTRError, match="events"):
+        Engine(net, events="sometimes")
+    with pytest.raises(SpikeHTRError, match="images must be"):
+        Engine(net)(torch.rand(1, 1, 48, 40))
