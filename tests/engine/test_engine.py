@@ -10,7 +10,7 @@ from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.batching import pad_right
 from spikehtr.engine.engine import Engine, unusable
-from spikehtr.engine.native import library
+from spikehtr.engine.native import EVENTS, library
 from spikehtr.errors import SpikeHTRError
 from spikehtr.inference import PlainReader, make_reader
 from spikehtr.model.encoder import SpikingConv2d
@@ -127,13 +127,13 @@ def test_bf16_is_near():
 
 def test_layers_that_fire_seldom_are_read_as_lists():
     net = network(encoder__spikes_first=True)
-    busy = Engine(net)
+    quiet = Engine(net)
     with torch.no_grad():
         for module in net.modules():
             if isinstance(module, SpikingConv2d | SpikingLinear):
-                module.norm.bias.sub_(2.0)  # the threshold out of reach
-    quiet = Engine(net)
-    listed = [sum(layer.mode == 2 for layer in engine.layers()) for engine in (busy, quiet)]
+                module.norm.bias.add_(2.0)  # most neurons fire
+    busy = Engine(net)
+    listed = [sum(layer.mode == EVENTS for layer in engine.layers()) for engine in (busy, quiet)]
     assert listed[1] > listed[0]
     assert sum(quiet.density.values()) < sum(busy.density.values())
     assert all(0 <= share <= 1 for share in busy.density.values())
