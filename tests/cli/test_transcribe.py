@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -195,6 +196,107 @@ def test_inputs_are_never_overwritten(model: Path, tmp_path: Path) -> None:
     result = run(model, tmp_path / "a.xml", "-o", tmp_path, "-f", "page")
     assert "would be overwritten" in str(result.exception)
     assert (tmp_path / "a.xml").read_bytes() == written
+
+
+PAGE_XML = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15">
+<Page imageFilename="{image}" imageWidth="{width}" imageHeight="300"><TextRegion id="r">{lines}</TextRegion></Page>
+</PcGts>"""
+GOOD_LINE = '<TextLine id="good"><Coords points="90,70 650,70 650,150 90,150"/></TextLine>'
+
+
+def page_xml(file: Path, image: str, lines: str, width: int = 700) -> Path:
+    file.write_text(PAGE_XML.format(image=image, width=width, lines=lines), encoding="utf-8")
+    return file
+
+
+def test_lines_that_cannot_be_read_are_listed_and_the_others_read(model: Path, tmp_path: Path) -> None:
+    make(tmp_path, ["a.png"])
+    shapes = {"point": "9,9 9,9 9,9", "flat": "9,50 99,50", "none": "", "words": "a,b c,d", "off": "-9,-9 -2,-9 -2,-2"}
+    lines = "".join(f'<TextLine id="{name}"><Coords points="{shape}"/></TextLine>' for name, shape in shapes.items())
+    file = page_xml(tmp_path / "a.xml", "a.png", lines + GOOD_LINE)
+    result = run(model, file, "-f", "json")
+    assert result.exit_code == 1
+    assert [line.id for line in Page.from_json(result.stdout).lines] == ["good"]
+    assert "5 lines left out:" in result.stderr
+    for name in shapes:
+        (told,) = (row for row in result.stderr.splitlines() if f"line {name}:" in row)
+        assert told.count("a.xml") == 1
+
+
+def test_what_is_odd_is_remarked_and_no_failure(model: Path, tmp_path: Path) -> None:
+    make(tmp_path / "x", ["a.png"])
+    make(tmp_path / "y", ["a.png"])
+    Image.new("L", (700, 900), 250).save(tmp_path / "blank.png")
+    scaled = page_xml(tmp_path / "x" / "b.xml", "a.png", GOOD_LINE, width=1400)
+    (tmp_path / "x" / "b.png").write_bytes((tmp_path / "x" / "a.png").read_bytes())
+    result = run(model, tmp_path / "y", tmp_path / "x" / "a.png", tmp_path / "blank.png", "-o", tmp_path / "out")
+    assert result.exit_code == 0
+    assert files_in(tmp_path / "out") == ["a.txt", "a~2.txt", "blank.txt"]
+    assert "2 remarks:" in result.stderr
+    assert f"{tmp_path / 'x' / 'a.png'}: written as a~2, the name was taken" in result.stderr
+    assert f"{tmp_path / 'blank.png'}: no line was found" in result.stderr
+    result = run(model, scaled, "-f", "json")
+    assert result.exit_code == 0
+    assert "made for an image of 1400 x 300 pixels" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gone.xml", "its image 'gone.jpg' was not found"),
+        ("mets.xml", "neither PAGE nor ALTO: its root element is <mets>"),
+        ("header.tif", "not an image that Pillow can read"),
+        ("cut.tif", "page 2: damaged image"),
+        ("pipe.png", "not an ordinary file"),
+        ("link.png", "a link to what is not there"),
+        ("notes.txt", "not an image that Pillow can read"),
+        ("", "an empty name"),
+        ("no*.jpg", "nothing of this name is there"),
+        ("empty", "the folder holds no image, PDF, PAGE or ALTO file"),
+    ],
+)
+def test_what_an_archivist_may_give_it(
+    name: str, says: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (good,) = make(tmp_path, ["good.png"])
+    page_xml(tmp_path / "gone.xml", "gone.jpg", GOOD_LINE)
+    (tmp_path / "mets.xml").write_text("<mets/>")
+    (tmp_path / "header.tif").write_bytes(b"II*\0\x08\0\0\0")
+    with Image.open(good) as image:
+        image.save(tmp_path / "two.tif", save_all=True, append_images=[image.transpose(Image.Transpose.ROTATE_180)])
+    whole = (tmp_path / "two.tif").read_bytes()
+    (tmp_path / "cut.tif").write_bytes(whole[: int(0.7 * len(whole))])
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "link.png").symlink_to("nowhere.png")
+    (tmp_path / "notes.txt").write_text("notes")
+    (tmp_path / "empty").mkdir()
+    result = run(model, "good.png", name, "-o", "out")
+    assert result.exit_code == 1
+    assert "1 could not be read:" in result.stderr
+    assert says in result.stderr
+    assert "good.txt" in files_in(tmp_path / "out")
+
+
+def test_a_result_that_cannot_be_written_is_one_failure(model: Path, tmp_path: Path) -> None:
+    files = make(tmp_path, ["a.png", "b.png"])
+    (tmp_path / "out" / "a.txt").mkdir(parents=True)
+    result = run(model, *files, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert f"cannot be written as {tmp_path / 'out' / 'a.txt'} (a folder has this name)" in result.stderr
+    assert files_in(tmp_path / "out") == ["b.txt"]
+
+
+def test_a_full_disk_stops_the_run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make(tmp_path, ["a.png", "b.png"])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("spikehtr.pages.running.whole_file", full)
+    error = run(model, *files, "-o", tmp_path / "out").exception
+    assert isinstance(error, SpikeHTRError)
+    assert "No space left on device; make room, then go on with --resume" in str(error)
 
 
 def test_a_name_that_is_no_unicode(model: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -77,12 +78,14 @@ def transcribe(
     """Read handwriting: find the lines of each page, read them, write what they say.
 
     PAGE and ALTO files keep their lines and ids and get the text. Without --output, results go to the terminal. A page
-    that cannot be read is listed at the end, and the exit code is then 1; the others are done all the same.
+    (or a given line) that cannot be read is listed at the end, and the exit code is then 1; the others are done all the
+    same.
     """
     form = form or (Form.page if lines_only else Form.text)
     if lines_only:
         _check_unread(model, form, min_confidence)
     _check(form, output, resume, overlay)
+    warnings.filterwarnings("ignore", module="PIL")  # odd metadata: what cannot be read is told in the list
     chosen = "cpu" if lines_only else pick_device(device)
     from spikehtr.pages.inputs import find_sources
     from spikehtr.pages.reading import How
@@ -155,12 +158,12 @@ def _report(run: Run) -> None:
         if run.written:
             named = ", ".join(map(str, run.written)) if len(run.written) <= NAMED else f"results into {run.folder}"
             typer.echo(f"wrote {named}", err=True)
-    for warning in run.warnings:
-        typer.echo(f"left out: {warning}", err=True)
-    if run.failures:
-        typer.echo(f"{len(run.failures)} could not be read:", err=True)
-        for failure in run.failures:
-            typer.echo(f"  {failure.title}: {failure.reason}", err=True)
+    failed = [f"{failure.title}: {failure.reason}" for failure in run.failures]
+    lists = (("remarks", run.remarks), ("lines left out", run.left_out), ("could not be read", failed))
+    for title, entries in lists:
+        if entries:
+            typer.echo("\n  ".join([f"{len(entries)} {title}:", *entries]), err=True)
+    if run.left_out or failed:
         raise typer.Exit(1)
 
 

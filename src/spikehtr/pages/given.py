@@ -42,6 +42,7 @@ class Given(NamedTuple):
     image: Path
     regions: list[RegionPlace]
     problems: list[str]  # lines that cannot be used, and why
+    remarks: list[str]  # what is odd, and was used all the same
 
 
 def read_given(file: Path) -> Given:
@@ -62,8 +63,11 @@ def read_given(file: Path) -> Given:
         raise SpikeHTRError(_first(report))
     x, y, width, height = scale
     regions = _regions(file, root, kind, content, (x, y, height), report)
-    problems = [f"{problem.where}: {problem.message}" for problem in report.problems if problem.severity == "error"]
-    return Given(image, [_inside(region, width, height, file, problems) for region in regions], problems)
+    errors = [one for one in report.problems if one.severity == "error"]
+    wrong = {one.where for one in errors}
+    problems = [f"{one.where}: {one.message}" for one in errors]
+    remarks = [f"{one.where}: {one.message}" for one in report.problems if one.where not in wrong]
+    return Given(image, [_inside(region, width, height, file, problems) for region in regions], problems, remarks)
 
 
 def _first(report: Report) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob, has_magic
 from importlib import import_module
@@ -21,6 +23,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import ROOTS
 
 Kind = Literal["image", "xml", "pdf"]
+_FILTERS = threading.Lock()  # warnings have one list of filters for all threads
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
 
 
@@ -40,6 +43,7 @@ class PageJob:
     source: Source
     index: int  # of the page within the file
     name: str
+    renamed: bool = False  # an earlier page had the name it would have got
 
     @property
     def title(self) -> str:
@@ -61,12 +65,16 @@ def find_sources(inputs: Iterable[str]) -> tuple[list[Source], list[Failure]]:
     sources: dict[Path, Source] = {}
     failures: list[Failure] = []
     for given in inputs:
+        if not given.strip():  # a variable of a script that was never set; as a path it would be the working folder
+            failures.append(Failure("an empty name", "name files or folders; `.` is the folder you are in"))
+            continue
         path = Path(given)
         paths = [path]
         if has_magic(given) and not path.exists():
             paths = [Path(name) for name in sorted(glob(given, recursive=True))]  # noqa: PTH207 (patterns with a root)
         if not paths or not paths[0].exists():
-            failures.append(Failure(given, "nothing of this name is there"))
+            dead = path.is_symlink()
+            failures.append(Failure(given, "a link to what is not there" if dead else "nothing of this name is there"))
             continue
         for one in paths:
             found = list(_in_folder(one)) if one.is_dir() else [_source(one, PurePath(one.name))]
@@ -111,7 +119,8 @@ class Names:
         count = count_pages(source)
         stem = source.place.with_suffix("").as_posix()
         names = [stem] if count == 1 else [f"{stem}-{index + 1:04d}" for index in range(count)]
-        return [PageJob(source, index, self._take(name)) for index, name in enumerate(names)]
+        taken = [(name, self._take(name)) for name in names]
+        return [PageJob(source, index, unique, unique != name) for index, (name, unique) in enumerate(taken)]
 
     def _take(self, name: str) -> str:
         unique, number = name, 1
@@ -128,7 +137,7 @@ def count_pages(source: Source) -> int:
             return len(document)
     if source.kind == "xml":
         return 1
-    with _opened(source.path) as image:
+    with _decoding(), _opened(source.path) as image:
         return int(getattr(image, "n_frames", 1))
 
 
@@ -140,23 +149,16 @@ def load_page(source: Source, index: int, dpi: int) -> Image.Image:
             if sheet.get_width() * sheet.get_height() * (dpi / 72) ** 2 > (Image.MAX_IMAGE_PIXELS or 1 << 30):
                 raise ImageError(f"too large at {dpi} dpi: give a lower --dpi")
             return to_gray(sheet.render(scale=dpi / 72, grayscale=True).to_pil())
-    try:
-        with _opened(source.path) as image:
-            image.seek(index)
-            return to_gray(ImageOps.exif_transpose(image))
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
-        raise ImageError(f"damaged image ({error})") from None
+    with _decoding(), _opened(source.path) as image:
+        image.seek(index)
+        return to_gray(ImageOps.exif_transpose(image))
 
 
-def _opened(path: Path) -> Image.Image:
-    if not path.is_file():
-        raise ImageError("no such file")
-    if path.stat().st_size == 0:
-        raise ImageError("the file is empty (0 bytes)")
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Pillow at work on a file in any state: an error says what is wrong with it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # Pillow raises at twice this size
-            return Image.open(path)
+        yield
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None
     except Image.DecompressionBombError:
@@ -164,6 +166,16 @@ def _opened(path: Path) -> Image.Image:
         raise ImageError(f"claims more than {limit:,} pixels, Pillow's limit; scale it down") from None
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise ImageError(f"damaged image ({error})") from None
+
+
+def _opened(path: Path) -> Image.Image:
+    if not path.is_file():
+        raise ImageError("not an ordinary file" if path.exists() else "no such file")
+    if path.stat().st_size == 0:
+        raise ImageError("the file is empty (0 bytes)")
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of odd metadata, and of size: Pillow raises at twice its limit
+        return Image.open(path)
 
 
 def _pdf(path: Path) -> Any:

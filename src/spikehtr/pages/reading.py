@@ -32,7 +32,8 @@ class Sheet(NamedTuple):
     image: str
     gray: Image.Image
     regions: list[RegionPlace]
-    problems: list[str]
+    problems: list[str]  # lines that cannot be read, and why
+    remarks: list[str]  # what is odd, and was used all the same
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Done(NamedTuple):
     job: PageJob
     result: Page | Failure
     gray: Image.Image | None
+    remarks: list[str]
 
 
 def is_line(width: int, height: int) -> bool:
@@ -69,14 +71,14 @@ def open_sheet(job: PageJob, how: How) -> Sheet:
 
 def given_sheet(file: Path) -> Sheet:
     given = read_given(file)
-    return Sheet(given.image.name, open_gray(given.image), given.regions, given.problems)
+    return Sheet(given.image.name, open_gray(given.image), given.regions, given.problems, given.remarks)
 
 
 def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> Sheet:
     if mode == "line" or (mode == "auto" and is_line(*gray.size)):
         box = (0.0, 0.0, float(gray.width), float(gray.height))
-        return Sheet(name, gray, [RegionPlace("r1", "paragraph", (), [LinePlace("r1l1", None, box, ())])], [])
-    return Sheet(name, gray, [_place(region, number) for number, region in enumerate(find(gray), start=1)], [])
+        return Sheet(name, gray, [RegionPlace("r1", "paragraph", (), [LinePlace("r1l1", None, box, ())])], [], [])
+    return Sheet(name, gray, [_place(region, number) for number, region in enumerate(find(gray), start=1)], [], [])
 
 
 def _place(region: FoundRegion, number: int) -> RegionPlace:
@@ -97,6 +99,8 @@ def cut_lines(recognizer: Recognizer, sheet: Sheet) -> tuple[list[RegionPlace], 
             if image.width and image.height:
                 kept.append(place)
                 fitted.append(recognizer.fit(image))
+            else:
+                sheet.problems.append(f"{sheet.image}, line {place.id}: nothing of its outline lies on the page")
         regions.append(region._replace(lines=kept))
     return regions, fitted
 
@@ -173,12 +177,12 @@ def _flush(
     first, name = 0, recognizer.name if recognizer else ""
     for page in waiting:
         if isinstance(page.sheet, Failure):
-            yield Done(page.job, page.sheet, None)
+            yield Done(page.job, page.sheet, None, [])
             continue
         count = sum(len(region.lines) for region in page.regions)
         result = assemble(page.sheet, page.regions, map(read.get, range(first, first + count)), name)
         first += len(page.fitted)
-        yield Done(page.job, result, page.sheet.gray if how.keep_image else None)
+        yield Done(page.job, result, page.sheet.gray if how.keep_image else None, page.sheet.remarks)
 
 
 def _read_pool(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from spikehtr.recognizer import Recognizer
 Format = Literal["text", "json", "page", "alto", "hocr"]
 SUFFIX: dict[Format, str] = {"text": ".txt", "json": ".json", "page": ".xml", "alto": ".xml", "hocr": ".html"}
 
+_NO_USE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # the next page could not be written either
 NAMED = 6  # files that are named at the end; of more, the folder is
 
 
@@ -35,7 +37,8 @@ class Run:
     skipped: int = 0
     written: list[Path] = field(default_factory=list)  # the first few files
     failures: list[Failure] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)  # lines of given segmentations that could not be read
+    remarks: list[str] = field(default_factory=list)  # what is worth knowing and no failure
 
     def target(self, job: PageJob) -> Path | None:
         return None if self.folder is None else self.folder / f"{job.name}{SUFFIX[self.form]}"
@@ -67,6 +70,8 @@ def jobs_of(
             found(0)
             continue
         found(len(jobs))
+        if run.folder is not None:
+            run.remarks += [f"{job.title}: written as {job.name}, the name was taken" for job in jobs if job.renamed]
         for job in jobs:
             target = run.target(job)
             if target is not None and target.resolve() in inputs:
@@ -94,10 +99,25 @@ def transcribe(
             run.failures.append(done.result)
             yield done.job, None
             continue
-        yield done.job, _write(done, done.result, run)
+        try:
+            shown = _write(done, done.result, run)
+        except OSError as error:
+            if error.errno in _NO_USE:
+                raise SpikeHTRError(f"{run.folder}: {error.strerror}; make room, then go on with --resume") from None
+            run.failures.append(Failure(done.job.title, f"cannot be written as {run.target(done.job)} ({_why(error)})"))
+            yield done.job, None
+            continue
+        yield done.job, shown
         run.read += 1
         run.lines += len(done.result.lines)
-        run.warnings += [f"{done.job.title}: {problem}" for problem in done.result.problems]
+        run.left_out += done.result.problems
+        run.remarks += done.remarks
+        if not done.result.lines and not done.result.problems:
+            run.remarks.append(f"{done.job.title}: no line was found")
+
+
+def _why(error: OSError) -> str:
+    return "a folder has this name" if isinstance(error, IsADirectoryError) else error.strerror or str(error)
 
 
 def _write(done: Done, page: Page, run: Run) -> str | None:
