@@ -9,8 +9,9 @@ line's result but for the last digits, since padding does not reach it.
 In bf16 (`precision`) a map is rounded to 8 bits of mantissa between two kernels; norms and membranes are fp32 inside
 them. Without spikes logits stay within 3 % of the reference's (in norm). With them no such bound exists, in any
 precision: a membrane within rounding of the threshold fires or not, and one spike changes others, so that noise of 1e-7
-on the pixels can change a character the network is unsure of; those it is sure of stay, as a rule. `benchmarks/reading.py`
-counts both on lines of yours. `evaluation.predict`, which makes the figures, always reads in fp32.
+on the pixels can change a character the network is unsure of; those it is sure of stay, as a rule.
+`benchmarks/reading.py` counts both on lines of yours. `evaluation.predict`, which makes the figures, always reads in
+fp32.
 """
 
 from __future__ import annotations
