@@ -82,15 +82,17 @@ def recorded_work(net: SpikeHTR, extent: Extent) -> Iterator[dict[str, LayerWork
 def _look(row: LayerWork, x: Tensor, inside: Tensor, count: int) -> Tensor | None:
     """Note what kind of numbers x holds where `inside` (which broadcasts to it); x, 0 elsewhere, if they are whole."""
     row.inputs += count
-    if row.whole:
-        few = x.flatten()[:_LOOK]
-        row.whole = bool((few == few.round()).all()) or not bool(inside.all())  # padding may hold anything
     if not row.whole:
         return None
-    own = x * inside
-    row.whole = bool((own == own.round()).all()) and bool(own.min() >= 0)
+    padded = not bool(inside.all())
+    few = x.flatten()[:_LOOK]
+    if not padded and not torch.equal(few, few.round()):  # padding may hold anything
+        row.whole = False
+        return None
+    own = x * inside if padded else x
+    row.whole = torch.equal(own, own.round()) and bool(own.min() >= 0)
     row.largest = max(row.largest, float(own.max()))
-    row.zeros += count - int((own != 0).sum())
+    row.zeros += count - int(own.count_nonzero())
     return own if row.whole else None
 
 

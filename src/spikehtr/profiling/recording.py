@@ -66,6 +66,8 @@ def measure(
         raise SpikeHTRError("there is no line to measure on")
     with recording(net) as record:
         predictions = predict(net, lines, batch_size, workers, progress)
+    if not record.work:
+        raise RuntimeError("the lines were read without the network's modules: nothing was recorded")
     ledger = Ledger(list(record.work.values()), len(lines), net.config.timesteps)
     return Measured(list(record.firing.values()), ledger, predictions)
 

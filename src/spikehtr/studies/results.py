@@ -129,7 +129,7 @@ class Block:
             most = max(len(row.runs) for row in self.rows)
             return (
                 f"95 % intervals over {most} seeds; their standard deviation is pooled over the variants "
-                f"({spread.freedom} degrees of freedom, Student's t)"
+                f"({spread.freedom} degree{'s' if spread.freedom > 1 else ''} of freedom, Student's t)"
             )
         reading = next((run.readings[split] for row in self.rows for run in row.runs if split in run.readings), None)
         if reading is None:

@@ -17,7 +17,7 @@ _FACTS: dict[Fact, tuple[str, str, float]] = {  # head, format, factor
     "minutes": ("training, min", ".1f", 1),
     "speed": ("lines/s", ".0f", 1),
 }
-_PAIR_HEAD = ["A", "B", "lines of", "B minus A, points", "95 % interval", "p", "paper", "verdict"]
+_PAIR_HEAD = ["A", "B", "measured", "B minus A, points", "95 % interval", "p", "paper", "verdict"]
 
 
 @dataclass(frozen=True)
