@@ -96,9 +96,10 @@ def test_sharpness_changes_every_neuron_s_gradient_and_no_output():
 def test_sharpness_reaches_the_kernels(monkeypatch):
     pytest.importorskip("triton", exc_type=ImportError)
     torch.manual_seed(0)
-    net = SpikeHTR(micro(timesteps=1, dim=16).model, 5)
-    mix, mask = net.mixer.blocks[1].operator, torch.ones(1, 2, dtype=torch.bool)
-    x = torch.randn(1, 1, 2, 16)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = SpikeHTR(micro(timesteps=1, dim=16).model, 5).to(device)
+    mix, mask = net.mixer.blocks[1].operator, torch.ones(1, 2, dtype=torch.bool, device=device)
+    x = torch.randn(1, 1, 2, 16, device=device)
     found = {}
     for way in ("reference", "triton"):
         monkeypatch.setenv("SPIKEHTR_KERNELS", way)
