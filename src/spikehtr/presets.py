@@ -51,6 +51,30 @@ TIERS: dict[str, dict[str, Any]] = {
         },
     },
     "base": {},
+    # Not of the paper, but what its diagnosis asks for: a coarse grid from the start, and the widths and depth that
+    # saves in stage 3 and the mixer (docs/performance.md).
+    "swift": {
+        "model": {
+            "dim": 256,
+            "timesteps": 1,
+            "in_channels": 1,
+            "encoder": {
+                "stem_stride": (4, 2),
+                "strides": ((1, 1), (2, 2), (2, 1)),
+                "channels": (64, 128),
+                "depths": (1, 1, 3),
+                "expansion": 2.0,
+                "bypass_init": 0.5,
+            },
+            "mixer": {
+                "blocks": ("LA", "QK", "LK", "LA", "LK", "LA"),
+                "heads": 4,
+                "mlp_ratio": 2.5,
+                "lk_kernel": 15,
+                "lk_expansion": 1.0,
+            },
+        },
+    },
 }
 
 

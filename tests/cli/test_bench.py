@@ -3,9 +3,14 @@
 import json
 
 import pytest
+from PIL import Image
 from test_cli import run
 
-from conftest import MICRO
+from conftest import MICRO, draw_line, micro
+from spikehtr import SpikeHTR
+from spikehtr.engine.engine import unusable
+from spikehtr.text import Charset
+from spikehtr.weights import save_model
 
 SMALL = [part for key, value in MICRO.items() for part in ("-s", f"{key}={json.dumps(value)}")]
 
@@ -60,3 +65,38 @@ def test_wrong_use_is_explained(args, says, tmp_path):
     assert done.returncode == 2
     assert says in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cpu_reads_lines_in_every_way_and_lists_layers(tmp_path):
+    path = tmp_path / "cpu.json"
+    sizes = ("--cpu", "-p", "tiny,kraken", "--lines", 2, "--rounds", 1, "--json", path)
+    done = run("bench", *sizes, *SMALL, "-s", "model.baseline.scale=0.05")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(path.read_text())
+    assert all(rate > 0 for row in report["ways"] for rate in row["lines_per_second"].values())
+    ways = {(row["network"], row["way"]) for row in report["ways"]}
+    assert ("kraken", "PyTorch") in ways
+    if unusable(SpikeHTR(micro().model, 5)) is None:
+        assert {("tiny T=1", way) for way in ("PyTorch", "engine, dense", "engine")} <= ways
+        layers = {row["layer"]: row for row in report["layers"]["tiny T=1"]}
+        assert 0 <= layers["encoder.stage1.blocks.0.pw2"]["density"] <= 1
+        assert layers["encoder.stage1.blocks.0.pw1"]["density"] is None
+        assert "encoder.stage1.blocks.0.pw2" in done.stdout
+
+
+def test_cpu_reads_with_a_model_file_and_given_lines(tmp_path):
+    charset = Charset.from_texts(["ink"])
+    model, lines = tmp_path / "mine.safetensors", tmp_path / "lines"
+    save_model(model, SpikeHTR(micro().model, len(charset)), micro(), charset)
+    lines.mkdir()
+    for name in ("a", "b"):
+        Image.fromarray(draw_line("ink")).save(lines / f"{name}.png")
+        (lines / f"{name}.gt.txt").write_text("ink")
+    done = run("bench", "--cpu", "-m", model, "-d", lines, "-n", 2, "--rounds", 1)
+    assert done.returncode == 0, done.stderr
+    assert "mine" in done.stdout
+    assert "2 lines" in done.stdout
+    for wrong, says in ((["-m", model], "belong to --cpu"), (["--cpu", "-m", model, "-T", 2], "cannot be changed")):
+        done = run("bench", *wrong)
+        assert done.returncode == 2
+        assert says in done.stderr

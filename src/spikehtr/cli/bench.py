@@ -48,6 +48,16 @@ def bench(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times each path takes its turn.")] = 5,
     profile: Annotated[bool, typer.Option("--profile", help="List the ten most expensive kernels of a step.")] = False,
     output: Annotated[Optional[Path], typer.Option("--json", help="Also write every figure to this file.")] = None,
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="Instead: whole calls on this CPU, image to text, and the engine's layers.")
+    ] = False,
+    models: Annotated[
+        Optional[list[Path]], typer.Option("--model", "-m", help="With --cpu: a trained model. Repeatable.")
+    ] = None,
+    data: Annotated[
+        Optional[list[str]], typer.Option("--data", "-d", help="With --cpu: where lines are taken from. Repeatable.")
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="With --cpu: how many lines are read.")] = 32,
 ) -> None:
     """Time whole steps: reference and fast path in turns, and the share of the device's roofline they reach.
 
@@ -56,7 +66,15 @@ def bench(
     `spikehtr transcribe`, from fitted lines to logits. Baselines have one path. The roofline is the least time that
     step needs, from the bytes it must move and the arithmetic it must do, at the copy bandwidth and the matrix rate
     measured in the same process.
+
+    --cpu times `Recognizer.transcribe` on real lines, one at a time and 16 at a time, in every way this machine has:
+    the engine all dense, with lists of spikes where they pay, in bf16, and (--reference) plain PyTorch; then lists the
+    engine's layers with the share of inputs that fire.
     """
+    if cpu:
+        return _bench_cpu(presets, models, timesteps, overrides, data, lines, rounds, reference, output)
+    if models or data:
+        raise SpikeHTRError("--model and --data belong to --cpu")
     if not (train or inference):
         raise SpikeHTRError("nothing to time: leave out --no-train or --no-inference")
     if output:
@@ -87,5 +105,41 @@ def bench(
 
         report = benchmark(cases, torch.device(where), rounds, profile, tell, reference)
     show(report)
+    if output:
+        typer.echo(f"wrote {output}")
+
+
+def _bench_cpu(
+    presets: list[str] | None,
+    models: list[Path] | None,
+    timesteps: list[str] | None,
+    overrides: list[str] | None,
+    data: list[str] | None,
+    lines: int,
+    rounds: int,
+    reference: bool,
+    output: Path | None,
+) -> None:
+    if output:
+        writable(output, ".json")
+    from spikehtr.profiling.bench_cases import listed, named_configs, numbers
+
+    names = listed(presets or ([] if models else ["swift"]))
+    configs = named_configs(names, numbers(timesteps or ["1"]), overrides or [])
+    if models and (timesteps or overrides) and not names:
+        raise SpikeHTRError("-T and -s are for presets: a trained network cannot be changed")
+    from spikehtr.profiling import cpu, cpu_table
+    from spikehtr.weights import load_model
+
+    images = cpu.real_lines(data, lines) if data else cpu.drawn_lines(lines)
+    networks = [(name, net, config, charset) for name, config in configs for net, charset in [cpu.untrained(config)]]
+    for path in models or []:
+        loaded = load_model(path)
+        networks.append((path.stem, loaded.net.eval(), loaded.config, loaded.charset))
+    ways = cpu.all_ways(networks, reference)
+    with counting("reading", cpu.turns(ways, rounds)) as done:
+        report = cpu.benchmark(networks, ways, images, rounds, done)
+    cpu_table.show(report)
+    cpu_table.save(report, output)
     if output:
         typer.echo(f"wrote {output}")

@@ -18,7 +18,7 @@ Preset = Annotated[
     typer.Option(
         "--preset",
         "-p",
-        help="Start from a tier: tiny, small, medium or base (the default); or from a baseline: cnn-blstm, retsinas, "
+        help="Start from a tier: tiny, small, medium, base (the default) or swift; or from a baseline: cnn-blstm, retsinas, "
         "htr-vt, kraken.",
     ),
 ]

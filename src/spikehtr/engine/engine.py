@@ -125,15 +125,22 @@ class Engine:
             layer.choose(EVENTS if layer.spikes and events != "never" else dense)
         if events != "auto":
             return
-        run = self._products()
-        run.density = self.density
-        self.library.use_threads(self.threads)
-        self.read(sample_line(self.net.config.height))
-        run.density = None
+        self.density = self.watch(sample_line(self.net.config.height))[1]
         most = EVENTS_PAY_DENSE if dense == DENSE else EVENTS_PAY_TILES
         for layer in self.layers():
             if layer.spikes and self.density.get(layer.name, 1.0) > most:
                 layer.choose(dense)
+
+    def watch(self, gray: Floats) -> tuple[dict[str, float], dict[str, float]]:
+        """Read a line; the seconds of each layer, and the share of its inputs that fired where they are listed."""
+        run = self._products()
+        self.library.use_threads(self.threads)
+        run.seconds, run.density = {}, {}
+        try:
+            self.read(gray)
+            return run.seconds, run.density
+        finally:
+            run.seconds = run.density = None
 
     def _products(self) -> Products:
         if not hasattr(self._local, "products"):

@@ -1,0 +1,214 @@
+"""How fast lines are read on a CPU, whole calls in turns in one process, and what each layer of the engine costs.
+
+A call is what a user makes: a decoded image in, text out (`Recognizer.transcribe`), one line at a time and in batches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from spikehtr.assets import SAMPLE_LINE
+from spikehtr.baselines import build
+from spikehtr.config import Config
+from spikehtr.data.formats import read
+from spikehtr.data.images import line_image, load_line
+from spikehtr.data.samples import Report as DataReport
+from spikehtr.engine.engine import Engine, unusable, usable_cores
+from spikehtr.engine.native import DENSE, EVENTS, TILES
+from spikehtr.errors import SpikeHTRError
+from spikehtr.inference import PlainReader, Reader
+from spikehtr.model.network import Network
+from spikehtr.recognizer import Recognizer
+from spikehtr.text import Charset
+
+_CHARACTERS = "".join(map(chr, range(33, 112)))  # with the blank, 80 labels
+BATCH_SIZES = (1, 16)
+_MODES = {DENSE: "dense", TILES: "tiles", EVENTS: "events"}
+
+
+@dataclass
+class Way:
+    """One network read in one way, and how long it took: seconds a line, by batch size, one number a round."""
+
+    network: str
+    way: str
+    recognizer: Recognizer = field(repr=False)
+    seconds: dict[int, list[float]] = field(default_factory=dict)
+    agree: float | None = None  # share of lines whose text is that of the network's first way
+
+    def rate(self, batch_size: int) -> float:
+        return 1.0 / median(self.seconds[batch_size])
+
+
+@dataclass
+class LayerCost:
+    """Milliseconds of one layer on one line, the making of its input included."""
+
+    layer: str
+    inputs: int
+    outputs: int
+    density: float | None  # share of its inputs that fired; None: it reads more than spikes
+    dense: float
+    tiles: float | None
+    events: float | None
+    choice: str
+
+
+@dataclass
+class CPUReport:
+    threads: int
+    lines: int
+    ways: list[Way]
+    layers: dict[str, list[LayerCost]]  # by network
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [
+            {
+                "network": way.network,
+                "way": way.way,
+                "lines_per_second": {size: way.rate(size) for size in way.seconds},
+                "seconds": way.seconds,
+                "agree": way.agree,
+            }
+            for way in self.ways
+        ]
+        layers = {name: [asdict(cost) for cost in costs] for name, costs in self.layers.items()}
+        return {"threads": self.threads, "lines": self.lines, "ways": rows, "layers": layers}
+
+
+def real_lines(data: Sequence[str], count: int) -> list[Image.Image]:
+    """The first `count` line images of data in any format, spread over the sets that are named."""
+    found: list[Image.Image] = []
+    for index, spec in enumerate(data):
+        wanted = count * (index + 1) // len(data)
+        for sample in read(spec, DataReport()):
+            if len(found) >= wanted:
+                break
+            found.append(line_image(sample))
+    if not found:
+        raise SpikeHTRError(f"no lines in {', '.join(data)}")
+    return found
+
+
+def drawn_lines(count: int) -> list[Image.Image]:
+    """The sample line that comes with the package, cut to `count` widths from the half of it to the whole."""
+    line = load_line(SAMPLE_LINE)
+    widths = [line.width * (count + index) // (2 * count) for index in range(1, count + 1)]
+    return [line.crop((0, 0, width, line.height)) for width in widths]
+
+
+def untrained(config: Config) -> tuple[Network, Charset]:
+    """A network of a preset, weights as drawn: for speed alone."""
+    charset = Charset(tuple(_CHARACTERS))
+    torch.manual_seed(0)
+    return build(config.model, len(charset)).eval(), charset
+
+
+def ways_of(name: str, net: Network, config: Config, charset: Charset, reference: bool, half: bool) -> list[Way]:
+    """Every way there is here to read with a network; the reference only on request where there is another."""
+    readers: list[tuple[str, Reader]] = []
+    if unusable(net) is None:
+        readers = [("engine, dense", Engine(net, events="never")), ("engine", Engine(net))]
+        if half and unusable(net, half=True) is None:
+            readers += [("engine, bf16", Engine(net, "bf16"))]
+    if reference or not readers:
+        readers.insert(0, ("PyTorch", PlainReader(net)))
+    return [Way(name, way, Recognizer(net, config, charset, reader=reader)) for way, reader in readers]
+
+
+def measure(
+    ways: list[Way],
+    images: list[Image.Image],
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    rounds: int = 5,
+    tell: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Fill in the ways' times: every way in turn, every round, on the same lines."""
+    texts: dict[str, list[str]] = {}
+    for way in ways:  # warm, and compared
+        found = [line.text for line in way.recognizer.transcribe(images, batch_size=max(batch_sizes))]
+        first = texts.setdefault(way.network, found)
+        way.agree = sum(a == b for a, b in zip(found, first, strict=True)) / len(images)
+    done = 0
+    for _ in range(rounds):
+        for size in batch_sizes:
+            for way in ways:
+                start = time.perf_counter()
+                for at in range(0, len(images), size):
+                    way.recognizer.transcribe(images[at : at + size], batch_size=size)
+                way.seconds.setdefault(size, []).append((time.perf_counter() - start) / len(images))
+                done += 1
+                tell(done)
+
+
+def layer_costs(net: Network, images: list[Image.Image], config: Config, charset: Charset) -> list[LayerCost]:
+    """What each layer costs in each way, median over the lines; modes take turns line by line."""
+    engines = {DENSE: Engine(net, events="never"), EVENTS: Engine(net, events="always")}
+    if unusable(net, half=True) is None:
+        engines[TILES] = Engine(net, "bf16", events="never")
+    chosen = {layer.name: _MODES[layer.mode] for layer in Engine(net).layers()}
+    times: dict[int, dict[str, list[float]]] = {mode: {} for mode in engines}
+    fired: dict[str, list[float]] = {}
+    fit = Recognizer(net, config, charset).fit
+    for image in images:
+        gray = fit(image).pixels.astype(np.float32) / np.float32(255)
+        for mode, engine in engines.items():
+            seconds, density = engine.watch(gray)
+            for name, value in seconds.items():
+                times[mode].setdefault(name, []).append(value * 1e3)
+            if mode == EVENTS:
+                for name, value in density.items():
+                    fired.setdefault(name, []).append(value)
+
+    def cost(mode: int, name: str) -> float | None:
+        values = times.get(mode, {}).get(name)
+        return None if values is None else median(values)
+
+    return [
+        LayerCost(
+            layer.name,
+            layer.weight.shape[0],
+            layer.outputs,
+            median(fired[layer.name]) if layer.name in fired else None,
+            cost(DENSE, layer.name) or 0.0,
+            cost(TILES, layer.name),
+            cost(EVENTS, layer.name) if layer.spikes else None,
+            chosen[layer.name],
+        )
+        for layer in engines[DENSE].layers()
+    ]
+
+
+Networks = list[tuple[str, Network, Config, Charset]]
+
+
+def all_ways(networks: Networks, reference: bool = False, half: bool = True) -> list[Way]:
+    return [way for network in networks for way in ways_of(*network, reference, half)]
+
+
+def turns(ways: list[Way], rounds: int) -> int:
+    return rounds * len(BATCH_SIZES) * len(ways)
+
+
+def benchmark(
+    networks: Networks,
+    ways: list[Way],
+    images: list[Image.Image],
+    rounds: int,
+    tell: Callable[[int], None] = lambda done: None,
+) -> CPUReport:
+    measure(ways, images, rounds=rounds, tell=tell)
+    layers = {
+        name: layer_costs(net, images[:8], config, charset)
+        for name, net, config, charset in networks
+        if unusable(net) is None
+    }
+    return CPUReport(usable_cores(), len(images), ways, layers)
