@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -39,12 +40,13 @@ def best_frames(logits: Tensor, lengths: Tensor) -> Frames:
 
 
 def decode_frames(frames: Frames, charset: Charset) -> list[Decoded]:
-    log_probs, labels, lengths = (copy.wait() for copy in frames)
+    """Wait for the frames; a Decoded for each line."""
+    log_probs, labels, lengths = (copy.wait().tolist() for copy in frames)  # lists: a line has hundreds of lookups
     lines = []
-    for row, chosen, n in zip(log_probs, labels.tolist(), lengths.tolist(), strict=True):
+    for row, chosen, n in zip(log_probs, labels, lengths, strict=True):
         spans = charset.decode_spans(chosen[:n])
-        confidences = [float(row[span.start : span.end].max().exp()) for span in spans]
-        lines.append(Decoded(spans, confidences, float(row[:n].mean().exp())))
+        confidences = [math.exp(max(row[span.start : span.end])) for span in spans]
+        lines.append(Decoded(spans, confidences, math.exp(math.fsum(row[:n]) / n)))
     return lines
 
 
