@@ -50,9 +50,10 @@ def tasks(folder, *variants):
 
 
 def test_devices_are_shared_out_and_failures_noted(started, tmp_path):
-    told = []
+    told, over = [], []
     wanted = tasks(tmp_path, "slow-a", "slow-b", "wrong-a", "good-a", "silent-a", "good-b")
-    carried = carry_out_tasks(wanted, ["cuda:0", "cuda:1"], 3, told.append)
+    carried = carry_out_tasks(wanted, ["cuda:0", "cuda:1"], 3, told.append, over.append)
+    assert over == [0, 1, 2, 3, 4, 5, 6]
     assert Counter(device for _, device, _ in started[:3]) == {"cuda:0": 2, "cuda:1": 1}
     assert all(running <= 2 for *_, running in started)
     assert sorted(task.variant for task in carried.finished) == ["good-a", "good-b", "slow-a", "slow-b"]

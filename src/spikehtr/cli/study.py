@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from spikehtr.cli.options import Overrides
+from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def study(
     plan.write()
     from spikehtr.studies.runner import carry_out_tasks
 
-    carried = carry_out_tasks(tasks, devices, at_once, typer.echo)
+    with counting("runs", len(tasks)) as progress:
+        carried = carry_out_tasks(tasks, devices, at_once, typer.echo, progress)
     _tell_files(render(Plan.read(output)))
     _tell_end(carried, len(tasks))
 

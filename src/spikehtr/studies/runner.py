@@ -28,11 +28,23 @@ class Carried:
     finished: list[Task] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # title -> reason
     stopped: bool = False
+    progress: Callable[[int], None] | None = None  # called with the number of runs that are over
+
+    def tell(self) -> None:
+        if self.progress:
+            self.progress(len(self.finished) + len(self.failed))
 
 
-def carry_out_tasks(tasks: Sequence[Task], devices: Sequence[str], jobs: int, say: Say) -> Carried:
+def carry_out_tasks(
+    tasks: Sequence[Task],
+    devices: Sequence[str],
+    jobs: int,
+    say: Say,
+    progress: Callable[[int], None] | None = None,
+) -> Carried:
     """Bring every task to its end; one that fails does not hold up the others. Finished ones are passed over."""
-    carried = Carried([task for task in tasks if task.finished])
+    carried = Carried([task for task in tasks if task.finished], progress=progress)
+    carried.tell()
     open_tasks = [task for task in tasks if not task.finished]
     for task in tasks:
         task.write()
@@ -66,8 +78,7 @@ def _in_turn(tasks: Sequence[Task], device: str, carried: Carried, total: int, s
             if not done:
                 carried.stopped = True
                 return
-            carried.finished.append(task)
-            say(_told(task, len(carried.finished), total))
+            _finished(task, carried, total, say)
 
 
 @contextmanager
@@ -135,8 +146,7 @@ def _ended(
     if process.stdin:
         process.stdin.close()
     if process.returncode == 0 and task.finished:
-        carried.finished.append(task)
-        say(_told(task, len(carried.finished), total))
+        _finished(task, carried, total, say)
     elif stopping or process.returncode == STOPPED:
         carried.stopped = True
     else:
@@ -175,11 +185,13 @@ def _stopping() -> Iterator[_Asked]:
             signal.signal(sign, handler)
 
 
-def _told(task: Task, done: int, total: int) -> str:
+def _finished(task: Task, carried: Carried, total: int, say: Say) -> None:
+    carried.finished.append(task)
+    carried.tell()
     read = read_json(task.folder / "validation" / "evaluation.json")
     rate = read["rates"]["CER, plain"]["rate"] if read else None
-    score = "" if rate is None else f"validation CER {rate:.2%}"
-    return f"[{done}/{total}] {task.title}: {score or 'done'}"
+    score = "done" if rate is None else f"validation CER {rate:.2%}"
+    say(f"[{len(carried.finished)}/{total}] {task.title}: {score}")
 
 
 def _forget(task: Task) -> None:
@@ -188,6 +200,7 @@ def _forget(task: Task) -> None:
 
 def _note(task: Task, reason: str, carried: Carried, say: Say) -> None:
     carried.failed[task.title] = reason
+    carried.tell()
     with whole_file(task.folder / FAILED) as temporary:
         temporary.write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")
     say(f"{task.title}: failed: {reason} (see {task.folder / LOG})")
