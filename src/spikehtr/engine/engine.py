@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -103,6 +104,7 @@ class Engine:
         steps = net.config.timesteps
         self.fuse_pre, self.fuse_post = (array(f.logits[:steps].softmax(0)) for f in (net.fuse_pre, net.fuse_post))
         self._local = threading.local()
+        self._pool: ThreadPoolExecutor | None = None
         self.density: dict[str, float] = {}  # of the layers that read spikes, on the sample line
         self.choose(events)
 
@@ -154,8 +156,8 @@ class Engine:
         images = as_floats(images)
         widths = self.net.check(images, widths)
         gray = (images if images.shape[1] == 1 else to_gray(images)).float().numpy()
-        self.library.use_threads(self.threads)
-        lines = [self.read(gray[row, 0, :, : int(width)]) for row, width in enumerate(widths)]
+        grays = [gray[row, 0, :, : int(width)] for row, width in enumerate(widths)]
+        lines = self._read_all(grays)
         longest = max(len(logits) for logits, _, _ in lines)
         vocabulary = self.head.outputs
         logits, spans = (
@@ -167,6 +169,16 @@ class Engine:
         lengths = torch.tensor([len(found) for found, _, _ in lines])
         ratio = torch.tensor([len(found) / before for found, _, before in lines])
         return Output(logits, lengths, None, spans, ratio)
+
+    def _read_all(self, grays: list[Floats]) -> list[tuple[Tensor, Tensor, int]]:
+        """A few lines one after the other, all threads at one; many side by side, a thread to each."""
+        if self.threads == 1 or len(grays) < 2 * self.threads:
+            self.library.use_threads(self.threads)
+            return [self.read(gray) for gray in grays]
+        self.library.use_threads(1)
+        if self._pool is None:  # kept, since each of its threads keeps its memory
+            self._pool = ThreadPoolExecutor(self.threads, "spikehtr-engine")
+        return list(self._pool.map(self.read, grays))
 
     def read(self, gray: Floats) -> tuple[Tensor, Tensor, int]:
         """One line [H, w] -> logits [l, V], spans [l, 2], and its tokens before reduction."""

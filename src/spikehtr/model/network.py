@@ -50,7 +50,7 @@ class Network(nn.Module):
         return self.config.stride
 
     def check(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> Tensor:
-        """The lines' widths [B], where images and widths are what the network takes; an error that says what is wrong."""
+        """The lines' widths [B], where images and widths are what the network takes; or what is wrong."""
         c = self.config
         if images.dim() != 4 or images.shape[0] == 0 or images.shape[1] not in (1, 3) or images.shape[2] != c.height:
             raise SpikeHTRError(f"images must be [B, 1 or 3, {c.height}, W], not {list(images.shape)}")

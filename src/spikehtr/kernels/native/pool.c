@@ -12,7 +12,15 @@
 #define REST() sched_yield()
 #endif
 
-enum { MOST = 64, PATIENCE = 20000 }; /* rounds a thread waits awake: calls follow each other within microseconds */
+enum { MOST = 64, PATIENCE = 4000 }; /* rounds a thread waits awake: calls follow each other within microseconds */
+
+/* One number says it all: the round (upper 24 bits), how many tasks it has and which is next (20 bits each). A thread
+   that wakes late finds no task left, or one of a later round, whose function and argument are then in place: a round
+   ends when all its tasks are done, so what it needs stays as long as a task of it is in work. */
+#define STATE(ROUND, COUNT, NEXT) ((uint64_t)(ROUND) << 40 | (uint64_t)(COUNT) << 20 | (uint64_t)(NEXT))
+#define ROUND(STATE) ((STATE) >> 40)
+#define COUNT(STATE) ((STATE) >> 20 & 0xfffff)
+#define NEXT(STATE) ((STATE) & 0xfffff)
 
 static struct {
     pthread_mutex_t busy, sleep;
@@ -20,39 +28,44 @@ static struct {
     pthread_t threads[MOST];
     int started, wanted;
     atomic_int stop, asleep;
-    atomic_uint round;
+    _Atomic uint64_t state;
     task_fn fn;
     const void *arg;
-    int count;
-    atomic_int next, inside;
+    atomic_int done;
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .sleep = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .wanted = 1};
 
 static void work(void) {
-    for (int task; (task = atomic_fetch_add(&pool.next, 1)) < pool.count;) pool.fn(pool.arg, task);
+    for (;;) {
+        uint64_t state = atomic_load(&pool.state);
+        if (NEXT(state) >= COUNT(state)) return;
+        if (!atomic_compare_exchange_weak(&pool.state, &state, state + 1)) continue;
+        pool.fn(pool.arg, (int)NEXT(state));
+        atomic_fetch_add(&pool.done, 1);
+    }
 }
 
 static void *worker(void *unused) {
     (void)unused;
-    unsigned seen = 0;
+    uint64_t seen = 0;
     for (;;) {
-        for (int i = 0; i < PATIENCE && atomic_load(&pool.round) == seen; i++) REST();
-        if (atomic_load(&pool.round) == seen) {
+        for (int i = 0; i < PATIENCE && ROUND(atomic_load(&pool.state)) == seen; i++) REST();
+        if (ROUND(atomic_load(&pool.state)) == seen) {
             pthread_mutex_lock(&pool.sleep);
             atomic_fetch_add(&pool.asleep, 1);
-            while (atomic_load(&pool.round) == seen) pthread_cond_wait(&pool.wake, &pool.sleep);
+            while (ROUND(atomic_load(&pool.state)) == seen) pthread_cond_wait(&pool.wake, &pool.sleep);
             atomic_fetch_sub(&pool.asleep, 1);
             pthread_mutex_unlock(&pool.sleep);
         }
-        seen = atomic_load(&pool.round);
+        seen = ROUND(atomic_load(&pool.state));
         if (atomic_load(&pool.stop)) return NULL;
         work();
-        atomic_fetch_sub(&pool.inside, 1);
     }
 }
 
-static void next_round(void) {
+static void next_round(int count) {
+    uint64_t round = (ROUND(atomic_load(&pool.state)) + 1) & 0xffffff;
     pthread_mutex_lock(&pool.sleep);
-    atomic_fetch_add(&pool.round, 1);
+    atomic_store(&pool.state, STATE(round, count, 0));
     if (atomic_load(&pool.asleep)) pthread_cond_broadcast(&pool.wake);
     pthread_mutex_unlock(&pool.sleep);
 }
@@ -60,7 +73,7 @@ static void next_round(void) {
 static void stop_all(void) {
     if (!pool.started) return;
     atomic_store(&pool.stop, 1);
-    next_round();
+    next_round(0);
     for (int i = 0; i < pool.started; i++) pthread_join(pool.threads[i], NULL);
     atomic_store(&pool.stop, 0);
     pool.started = 0;
@@ -69,7 +82,7 @@ static void stop_all(void) {
 static void forget(void) { /* a forked child has none of its parent's threads */
     pool.started = 0;
     atomic_store(&pool.asleep, 0);
-    atomic_store(&pool.round, 0);
+    atomic_store(&pool.state, 0);
     pthread_mutex_init(&pool.busy, NULL);
     pthread_mutex_init(&pool.sleep, NULL);
     pthread_cond_init(&pool.wake, NULL);
@@ -79,7 +92,7 @@ static void start_all(void) {
     static int told = 0;
     if (!told) pthread_atfork(NULL, NULL, forget);
     told = 1;
-    atomic_store(&pool.round, 0);
+    atomic_store(&pool.state, 0);
     while (pool.started < pool.wanted - 1) {
         if (pthread_create(&pool.threads[pool.started], NULL, worker, NULL)) break;
         pool.started++;
@@ -97,17 +110,16 @@ API void spikehtr_threads(int threads) {
 }
 
 void run_tasks(task_fn fn, const void *arg, int count) {
-    if (count <= 1 || pool.wanted <= 1 || pthread_mutex_trylock(&pool.busy)) {
+    if (count <= 1 || count > 0xfffff || pool.wanted <= 1 || pthread_mutex_trylock(&pool.busy)) {
         for (int task = 0; task < count; task++) fn(arg, task);
         return;
     }
     if (pool.started != pool.wanted - 1) start_all();
-    pool.fn = fn, pool.arg = arg, pool.count = count;
-    atomic_store(&pool.next, 0);
-    atomic_store(&pool.inside, pool.started);
-    next_round();
+    pool.fn = fn, pool.arg = arg;
+    atomic_store(&pool.done, 0);
+    next_round(count);
     work();
-    while (atomic_load(&pool.inside)) REST();
+    while (atomic_load(&pool.done) < count) REST();
     pthread_mutex_unlock(&pool.busy);
 }
 
