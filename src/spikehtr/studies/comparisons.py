@@ -84,12 +84,15 @@ def _compare(study: Study, block: Block, a: Row, b: Row, metric: Metric) -> Orde
 def _paired(
     a: Row, b: Row, split: str, metric: Metric
 ) -> tuple[float, tuple[float, float] | None, float | None] | None:
-    """Difference, interval and p-value on the lines that both read."""
-    keys, ours, lines = a.edits(split, metric)
-    others, theirs, _ = b.edits(split, metric)
+    """Difference, interval and p-value on the lines that both read, with the seeds that both have."""
+    seeds = a.seeds(split) & b.seeds(split)
+    if not seeds:
+        return None
+    keys, ours, lines = a.edits(split, metric, seeds)
+    others, theirs, _ = b.edits(split, metric, seeds)
     where = {key: place for place, key in enumerate(others)}
     common = [(here, where[key]) for here, key in enumerate(keys) if key in where]
-    if not common or len(a.runs) != len(b.runs):  # sums over different numbers of seeds do not compare
+    if not common:
         return None
     result = paired_bootstrap(
         [ours[here] for here, _ in common],

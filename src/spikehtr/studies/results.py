@@ -86,11 +86,15 @@ class Row:
         known = [value for value in found if value is not None]
         return float(np.mean(known)) if known else None
 
-    def edits(self, split: str, metric: Metric) -> tuple[list[tuple[str, str]], list[Edits], list[Prediction]]:
-        """Lines that every seed read: their keys, their edits summed over seeds, and their facts."""
-        read = [run.readings[split].predictions for run in self.runs if split in run.readings]
-        if not read:
-            return [], [], []
+    def seeds(self, split: str) -> set[int]:
+        """Those that have read the split."""
+        return {run.seed for run in self.runs if split in run.readings}
+
+    def edits(
+        self, split: str, metric: Metric, seeds: set[int]
+    ) -> tuple[list[tuple[str, str]], list[Edits], list[Prediction]]:
+        """Lines that each of these seeds read: their keys, their edits summed over seeds, and their facts."""
+        read = [run.readings[split].predictions for run in self.runs if run.seed in seeds]
         keys = [key for key in read[0] if all(key in other for other in read)]
         count = MAIN[RATE[metric]]
         edits = [total(count(lines[key].reference, lines[key].text) for lines in read) for key in keys]
