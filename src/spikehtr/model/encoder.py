@@ -152,10 +152,10 @@ class DownMix(nn.Module):
         """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/sh, W/sw]; a pool counts valid columns only."""
         if self.stride == (1, 1):
             return z
-        if kernels.fast(z) and self.stride == (2, 2):
+        if kernels.fast(z):
             from spikehtr.kernels import downmix
 
-            return downmix.downmix(z, widths, self.rho)
+            return downmix.downmix(z, widths, self.rho, stride=self.stride)
         inside = column_mask(widths, z.shape[-1]).expand(z.shape[1], 1, *z.shape[-2:])  # [B, 1, H, W]
         flat = z.flatten(0, 1)
         total = F.avg_pool2d((z * inside).flatten(0, 1), self.stride)
@@ -189,10 +189,11 @@ class DualResolutionFusion(nn.Module):
         steps = f2.shape[:2]
         detail = self.proj(self.norm_detail(f2, widths2).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/2, W/2]
         gate = self.gate(self.norm_gate(f3, widths3).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/4, W/4]
-        if kernels.fast(detail) and self.down.stride == (2, 2) and kernels.unwatched(self.down):
+        if kernels.fast(detail) and kernels.unwatched(self.down):
             from spikehtr.kernels import downmix
 
-            return downmix.downmix(detail, widths2, self.down.rho, f3, gate)  # the line below, in the same pass
+            # The lines below, in the same pass.
+            return downmix.downmix(detail, widths2, self.down.rho, f3, gate, self.down.stride)
         detail = self.down(detail, widths2)  # [T, B, d, H/4, W/4]
         return f3 + torch.sigmoid(gate) * detail * column_mask(widths3, f3.shape[-1])
 
