@@ -48,14 +48,22 @@ def test_outputs_and_every_gradient(steps, neuron, entry, monkeypatch):
     assert_parity(net, images, torch.tensor([7, 3]), monkeypatch, 1e-3)
 
 
+def test_outputs_and_every_gradient_on_a_coarse_grid(monkeypatch):
+    grid = {"encoder__stem_stride": (4, 2), "encoder__strides": ((1, 1), (2, 2), (2, 1)), "encoder__channels": (8, 12)}
+    still = {"timesteps": 1, "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
+    net = build(micro(**SMALL | grid | still | {"height": 16})).train()
+    images = torch.rand(2, 1, 16, 11, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    assert_parity(net, images, torch.tensor([11, 6]), monkeypatch, 1e-3)
+
+
 @needs_gpu
-@pytest.mark.parametrize("steps", [1, 2, 3, 4])
-def test_outputs_and_every_gradient_of_the_tiny_preset(steps, monkeypatch):
+@pytest.mark.parametrize(("preset", "steps"), [("tiny", 1), ("tiny", 2), ("tiny", 3), ("tiny", 4), ("swift", 1)])
+def test_outputs_and_every_gradient_of_a_preset(preset, steps, monkeypatch):
     """The gelu control, whose gradients do not jump: with spikes, one of the millions that lies within rounding of the
     threshold flips, and changes a gradient by more than the tolerance."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     overrides = {"model.timesteps": steps, "model.neuron": "gelu", "model.mixer.dropout": 0.0}
-    net = build(Config.preset("tiny").with_overrides(overrides | {"model.mixer.drop_path": 0.0}), 80)
+    net = build(Config.preset(preset).with_overrides(overrides | {"model.mixer.drop_path": 0.0}), 80)
     images = torch.rand(3, 1, 64, 500, device=DEVICE)
     assert_parity(net, images, torch.tensor([500, 410, 37]), monkeypatch, 1e-3)
 
