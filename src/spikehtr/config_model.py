@@ -31,6 +31,7 @@ class LIFConfig(Section):
     threshold: Positive = 1.0  # V_th
     surrogate: Literal["atan", "sigmoid"] = "atan"
     surrogate_alpha: Positive = 2.0  # larger is narrower
+    start_bias: float = 0.0  # of the norm that drives a neuron, before training; below 0 fewer neurons fire
 
 
 class InkCoderConfig(Section):

@@ -3,8 +3,10 @@ import math
 import pytest
 import torch
 
+from conftest import micro
 from spikehtr.config import LIFConfig
 from spikehtr.model.lif import MultiStepLIF, lif
+from spikehtr.model.recognizer import SpikeHTR
 
 
 def drive(steps, seed=0, dtype=torch.float32):
@@ -104,3 +106,22 @@ def test_reset_and_threshold_are_exact():
     x = torch.tensor([1.0, 0.9, 0.55, 0.0])[:, None]
     # fires at exactly the threshold; resets to 0; 0.9 stays below; 0.45 + 0.55 = 1.0 fires again
     assert lif(x, config).flatten().tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_low_start_quietens_every_neuron_and_leaves_gelu_alone(first):
+    def rates(**settings):
+        torch.manual_seed(0)
+        net = SpikeHTR(micro(encoder__spikes_first=first, **settings).model, 9).eval()
+        found = []
+        for module in net.modules():
+            if isinstance(module, MultiStepLIF):
+                module.register_forward_hook(lambda _module, _inputs, out: found.append(float(out.mean())))
+        with torch.no_grad():
+            net(torch.rand(2, 1, 32, 64))
+        return torch.tensor(found)
+
+    usual, low = rates(), rates(lif__start_bias=-1.0)
+    assert low.mean() < 0.5 * usual.mean()
+    gelu = SpikeHTR(micro(neuron="gelu", lif__start_bias=-1.0).model, 9)
+    assert all(not p.any() for name, p in gelu.named_parameters() if name.endswith("norm.bias"))

@@ -65,7 +65,7 @@ class SpikingConv2d(nn.Module):
         self.first = config.encoder.spikes_first
         self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
         self.norm = MaskedGroupNorm(cout, config.encoder.norm_groups)
-        self.neuron = make_neuron(config)
+        self.neuron = make_neuron(config, None if self.first else self.norm)
         wanted = bypass and config.encoder.bypass and not self.first
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
 
@@ -102,6 +102,8 @@ class ConvMix2d(nn.Module):
         self.norm = None if c.spikes_first else MaskedGroupNorm(channels, c.norm_groups)
         self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False)
         self.pw2 = SpikingConv2d(config, wide, channels, 1)
+        if c.spikes_first:  # of all norms there, this one alone drives a neuron directly
+            self.pw2.neuron = make_neuron(config, self.pw1.norm)
         self.drop_path = SharedDropout(drop_path, per_line=True)
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:

@@ -80,9 +80,17 @@ class MultiStepLIF(nn.Module):
         return ", ".join(f"{key}={value}" for key, value in self.config)
 
 
-def make_neuron(config: ModelConfig) -> nn.Module:
-    """The nonlinearity of every block: the neuron above, or GELU for the paper's ANN-isomorphic control."""
-    return MultiStepLIF(config.lif) if config.neuron == "lif" else nn.GELU()
+def make_neuron(config: ModelConfig, drive: nn.Module | None = None) -> nn.Module:
+    """The nonlinearity of every block: the neuron above, or GELU for the paper's ANN-isomorphic control.
+
+    `drive` is the norm before it, whose bias then starts at `lif.start_bias`.
+    """
+    if config.neuron != "lif":
+        return nn.GELU()
+    if drive is not None:
+        assert isinstance(drive.bias, Tensor)
+        nn.init.constant_(drive.bias, config.lif.start_bias)
+    return MultiStepLIF(config.lif)
 
 
 def set_surrogate(net: nn.Module, alpha: float) -> None:
