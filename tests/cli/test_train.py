@@ -113,6 +113,7 @@ def test_a_model_file_tells_how_it_was_made(place, tmp_path):
     card = (tmp_path / "r" / "best.md").read_text()
     assert data["digest"] in card
     assert f"CER {notes['validation_cer']:.2%}" in card
+    assert "not calibrated: " in card
 
 
 def test_a_finished_run_is_calibrated_by_its_validation_lines(place, tmp_path, monkeypatch):
@@ -132,6 +133,7 @@ def test_a_finished_run_is_calibrated_by_its_validation_lines(place, tmp_path, m
     result = json.loads((tmp_path / "r" / "validation" / "evaluation.json").read_text())
     assert result["calibration"]["temperature"] == GRID[40]
     assert f"Temperature {GRID[40]:.3f}" in (tmp_path / "r" / "report.html").read_text()
+    assert f"temperature {GRID[40]:.3f} by the validation lines" in (tmp_path / "r" / "best.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ Flags = NDArray[np.bool_]
 BINS = 15
 GRID = tuple(2.0 ** (step / 16) for step in range(-32, 49))  # 1/4 to 8 in steps of 4.4 %; holds 1 exactly
 FEW = 30  # characters, right and wrong each: with fewer a temperature would be fitted to chance
-_EDGE = 1e-6  # a certainty that turns out wrong must cost much, not everything
+_EDGE = 1e-3  # references err too, about so often: a certainty that turns out wrong must not decide all by itself
 
 
 class Judged(NamedTuple):

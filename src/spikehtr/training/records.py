@@ -77,6 +77,7 @@ print(Recognizer.load("{file}").transcribe("line.png").text)
 | data digest | `{data["digest"]}` |
 | training | {effort}, seed {notes["seed"]}{started} |
 | validation | {score} (greedy decoding, averaged weights, chosen on these very lines: a test set reads worse) |
+| confidence | {_confidence(notes)} |
 | code | spikehtr {notes["code_version"]} |
 
 **Characters** ({len(model.charset) - 1}): {show(model.charset.characters)}
@@ -88,6 +89,16 @@ The licence of the data it was trained on may bind its use: add it here before y
 """
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _confidence(notes: dict[str, Any]) -> str:
+    if "calibration" not in notes:
+        return "not calibrated: `spikehtr evaluate --calibrate` does it"
+    errors = [
+        f"{one['before']:.1%} before, {one['after']:.1%} after ({name})"
+        for name, one in notes["calibration"]["ece"].items()
+    ]
+    return f"temperature {notes['temperature']:.3f} by the validation lines; calibration error {', '.join(errors)}"
 
 
 def _network(model: Loaded) -> str:

@@ -33,7 +33,6 @@ def finish(
     The same reading calibrates the model: its file gets the temperature at which its confidences fit these lines.
     """
     model = load_model(folder / BEST)
-    write_card(folder / CARD, model, BEST)
     rows = read_log(folder)
     page = Report(f"Training run {folder.name}")
     page.code(environment["command"])
@@ -46,9 +45,12 @@ def finish(
             model.net.to(device), [validation], batch_size=batch, workers=workers, fit=True, about=about
         )
         if not evaluation.about["fitted"]["problem"]:
-            update_notes(folder / BEST, file_notes(evaluation.summary, data["sources"], "validation"))
+            notes = file_notes(evaluation.summary, data["sources"], "validation")
+            update_notes(folder / BEST, notes)
+            model = model._replace(notes=model.notes | notes)
         written = write_evaluation(folder / VALIDATION, evaluation, worst, environment["command"])
         _add_rates(page, evaluation)
+    write_card(folder / CARD, model, BEST)
     figure = draw_curves(rows)
     figure.savefig(folder / CURVES, dpi=110)
     page.heading("Learning curves")
