@@ -37,7 +37,11 @@ class Memory:
 
 
 def pointer(array: NDArray[Any] | None) -> int | None:
-    return None if array is None else int(array.ctypes.data)
+    """Its address; this way of asking is the quickest there is."""
+    if array is None:
+        return None
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 @dataclass
