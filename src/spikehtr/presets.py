@@ -74,6 +74,7 @@ TIERS: dict[str, dict[str, Any]] = {
                 "lk_expansion": 1.0,
             },
         },
+        "training": {"batch_size": 64, "learning_rate": 1e-3, "ema_decay": 0.999},
     },
 }
 

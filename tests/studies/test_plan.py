@@ -106,3 +106,12 @@ def test_mistakes_in_an_overlay_are_named(text, says, tmp_path):
         load_study(str(path))
     with pytest.raises(SpikeHTRError, match=r"nowhere\.yaml"):
         load_study("nowhere.yaml")
+
+
+@pytest.mark.parametrize("name", ["swift", "recipe"])
+def test_studies_of_our_own_have_no_table_of_the_paper(name):
+    study = load_study(str(Path(__file__).parents[2] / "benchmarks" / "studies" / f"{name}.yaml"))
+    assert study.paper.columns == ()
+    assert study.comparisons
+    made = [Config.preset(v.preset).with_overrides(v.set) for v in study.variants]
+    assert len({config.to_yaml() for config in made}) == len(made)

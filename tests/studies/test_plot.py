@@ -1,6 +1,6 @@
 from test_comparisons import row
 
-from spikehtr.studies.plan import load_study
+from spikehtr.studies.plan import Paper, load_study
 from spikehtr.studies.plot import study_figure
 from spikehtr.studies.results import Block
 
@@ -21,3 +21,9 @@ def test_every_row_and_every_published_value_is_drawn():
     for place, name in enumerate(study.paper.columns[1:], 1):
         assert drawn[name] == [float(v.paper[place]) for v in study.variants if v.paper and v.paper[place] != "--"]
     assert paper.get_xlabel() == "CER, %"
+
+
+def test_a_study_of_ones_own_has_no_panel_of_the_paper():
+    study = load_study("ann-control").model_copy(update={"paper": Paper()})
+    rows = [row(study, v.name, 6 + place) for place, v in enumerate(study.variants)]
+    assert [panel.get_title() for panel in study_figure(study, [Block("one", rows)]).axes] == ["ours: one"]

@@ -21,13 +21,16 @@ class Part(BaseModel):
 
 
 class Paper(Part):
-    """The published table: its label in the paper, and which of its columns are error rates of which split."""
+    """The published table: its label in the paper, and which of its columns are error rates of which split.
 
-    table: str
-    caption: str
-    columns: tuple[str, ...]
-    rates: tuple[str, ...]
-    split: Literal["validation", "test"]
+    A study of one's own has none; its rows are compared on validation lines.
+    """
+
+    table: str = ""
+    caption: str = ""
+    columns: tuple[str, ...] = ()
+    rates: tuple[str, ...] = ()
+    split: Literal["validation", "test"] = "validation"
 
 
 class Variant(Part):
@@ -54,7 +57,7 @@ class Study(Part):
     title: str
     preset: str | None = None  # of variants that name none
     set: dict[str, Any] = {}  # for every variant
-    paper: Paper
+    paper: Paper = Paper()
     metrics: tuple[Metric, ...] = ("cer",)
     show: tuple[Fact, ...] = ()
     reference: str | None = None  # the row that every other is compared with

@@ -23,13 +23,14 @@ _ABOVE = 24  # points between a panel and its title, where the legend stands
 def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
     """Rows from top to bottom as in the table; CER in percent."""
     rows = len(study.variants)
-    panels = len(blocks) + 1
+    panels = max(1, len(blocks) + bool(study.paper.rates))
     figure = Figure(figsize=(3.2 + 3.4 * panels, 1.7 + 0.42 * rows), layout="constrained", dpi=110)
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, panels, squeeze=False, sharey=True)[0]
     for panel, block in zip(axes, blocks, strict=False):
         _ours(panel, block)
-    _papers(axes[-1], study)
+    if study.paper.rates:
+        _papers(axes[-1], study)
     first = axes[0]
     first.set_yticks(range(rows), [_short(variant.label) for variant in study.variants])
     first.set_ylim(rows - 0.5, -0.5)

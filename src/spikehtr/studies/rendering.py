@@ -50,7 +50,8 @@ def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path
         for note in table.notes:
             page.text(note)
     page.heading("Plot")
-    page.figure(plot.read_bytes(), f"{plan.study.title}: error rates of every variant, ours and the paper's")
+    beside = ", ours and the paper's" if plan.study.paper.rates else ""
+    page.figure(plot.read_bytes(), f"{plan.study.title}: error rates of every variant{beside}")
     with page.details("Settings of every variant"):
         for variant, why in plan.variants():
             told = why or ", ".join(f"{key}={value}" for key, value in variant.set.items()) or "as the preset"

@@ -51,8 +51,10 @@ def _main(study: Study, block: Block) -> Table:
         else:
             cells = [row.why] + [""] * (len(ours) + len(study.show) - 1)
         rows.append([row.variant.label, *cells, *(row.variant.paper or ["--"] * len(study.paper.columns))])
-    paper = f"Paper: {study.paper.table}, {study.paper.caption}"
-    return Table(f"{study.title}: {block.data}", head, rows, [f"{block.how(study.paper.split)}.", f"{paper}."])
+    notes = [f"{block.how(study.paper.split)}."]
+    if study.paper.table:
+        notes.append(f"Paper: {study.paper.table}, {study.paper.caption}.")
+    return Table(f"{study.title}: {block.data}", head, rows, notes)
 
 
 def _estimate(found: Estimate | None) -> str:
