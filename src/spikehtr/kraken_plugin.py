@@ -22,7 +22,7 @@ from spikehtr.config import Config
 from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import to_gray
 from spikehtr.export.kraken import MINIMUM
-from spikehtr.inference import make_reader
+from spikehtr.inference import Precision, make_reader
 from spikehtr.pages.tree import slice_box
 from spikehtr.recognizer import WINDOW, Fitted, Line, Recognizer
 from spikehtr.text import Charset
@@ -42,19 +42,25 @@ class SpikeHTRModel(nn.Module, RecognitionBaseModel):  # type: ignore[misc]
         self.user_metadata.pop("model_type", None)
         self._inference: Any = None
         self._recognizer: Recognizer | None = None
+        self._ready: tuple[Any, Precision, float] | None = None  # what the recogniser was made for
 
     @property
     def model_type(self) -> list[str]:
         return ["recognition"]
 
     def prepare_for_inference(self, config: Any) -> None:
-        """Move to the device that kraken's configuration asks for; half precision is bf16, whatever its kind."""
-        fabric = Fabric(accelerator=config.accelerator, devices=config.device)
-        self.net.to(fabric.device).eval()
-        reader = make_reader(self.net, "fp32" if "32" in str(config.precision) else "bf16")
+        """Move to the device that kraken's configuration asks for; half precision is bf16, whatever its kind.
+
+        kraken calls it for every page: what is ready is not made again.
+        """
+        device = Fabric(accelerator=config.accelerator, devices=config.device).device
+        precision: Precision = "fp32" if "32" in str(config.precision) else "bf16"
         temperature = self.user_metadata["temperature"] * config.temperature
         self._inference = config
-        self._recognizer = Recognizer(self.net, self.config, self.charset, temperature, reader=reader)
+        if self._recognizer is None or self._ready != (device, precision, temperature):
+            reader = make_reader(self.net.to(device).eval(), precision)
+            self._recognizer = Recognizer(self.net, self.config, self.charset, temperature, reader=reader)
+            self._ready = device, precision, temperature
 
     def predict(self, im: Image.Image, segmentation: Any) -> Iterator[Any]:
         """A record for each line of the page, in order; one without text where a line is empty or off the page."""

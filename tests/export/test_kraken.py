@@ -119,6 +119,13 @@ def test_kraken_reads_boxes_too(files: tuple[Path, Path]) -> None:
     (record,) = model.predict(image, segmented(image, [BBoxLine("l", bbox=box)], "bbox"), config)
     expected = Recognizer.load(files[0]).transcribe(image.crop(box))
     assert record.prediction == expected.text != ""
+    ready = model.net._recognizer
+    (again,) = model.predict(image, segmented(image, [BBoxLine("l", bbox=box)], "bbox"), config)
+    assert (again.confidences, model.net._recognizer) == (record.confidences, ready)  # made once, for many pages
+    config.temperature = 3.0
+    (cooler,) = model.predict(image, segmented(image, [BBoxLine("l", bbox=box)], "bbox"), config)
+    assert cooler.prediction == record.prediction
+    assert max(cooler.confidences) < max(record.confidences)
     first, character = record.cuts[0], expected.characters[0]
     assert [point[0] for point in first] == [round(80 + x) for x in (character.x0,) * 2 + (character.x1,) * 2]
 
