@@ -36,8 +36,10 @@ from spikehtr.model.recognizer import SpikeHTR
 def unusable(net: Network, half: bool = False) -> str | None:
     """Why the engine cannot read with a network here, in bf16 if `half`; None where it can."""
     config = net.config
-    if config.arch != "spike-htr":
-        return f"model.arch is {config.arch}: it reads Spike-HTR only"
+    if not isinstance(net, SpikeHTR):
+        return f"it reads Spike-HTR only, not {type(net).__name__}"
+    if not isinstance(net, SpikeHTR):
+        return "it is an exported graph: it reads by its own library"
     if config.neuron != "lif":
         return f"model.neuron is {config.neuron}: it reads spiking networks only"
     if config.entry not in ("inkcoder", "repeat"):
