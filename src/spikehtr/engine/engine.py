@@ -38,8 +38,6 @@ def unusable(net: Network, half: bool = False) -> str | None:
     config = net.config
     if not isinstance(net, SpikeHTR):
         return f"it reads Spike-HTR only, not {type(net).__name__}"
-    if not isinstance(net, SpikeHTR):
-        return "it is an exported graph: it reads by its own library"
     if config.neuron != "lif":
         return f"model.neuron is {config.neuron}: it reads spiking networks only"
     if config.entry not in ("inkcoder", "repeat"):
