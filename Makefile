@@ -36,7 +36,7 @@ format: .venv/.dev
 	@touch $@
 
 .venv/.dev: .venv/.core
-	$(PIP) install -c constraints.txt -e '.[dev,oracle,export]'
+	$(PIP) install -c constraints.txt -e '.[dev,oracle,export,pdf]'
 	@touch $@
 
 clean:

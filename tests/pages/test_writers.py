@@ -1,7 +1,8 @@
 """What is written can be read again: by our readers, by kraken's where it is installed, and by the official schemas.
 
 The schemas are not ours to pass on. Put pagecontent.xsd (PAGE 2019), alto-4-4.xsd and xlink.xsd into tests/schemas, or
-name their folder in $SPIKEHTR_SCHEMAS, and every file written here is checked against them.
+name their folder in $SPIKEHTR_SCHEMAS, and every file written here is checked against them. (The wheel of htrflow has
+the first two, that of ocrd the third.)
 """
 
 from __future__ import annotations
