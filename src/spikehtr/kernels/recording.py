@@ -38,8 +38,9 @@ class Recordings(Generic[T]):
         return key in self.kept or (self.seen[key] >= _SIGHTINGS and len(self.kept) < self.most and self.has_room())
 
     def has_room(self) -> bool:
-        whole = torch.cuda.get_device_properties(self.device).total_memory
-        return torch.cuda.max_memory_allocated(self.device) < _ROOM * whole
+        """Other programs may share the device: what they hold is not free."""
+        needed, (free, whole) = torch.cuda.max_memory_allocated(self.device), torch.cuda.mem_get_info(self.device)
+        return needed < _ROOM * whole and needed < free
 
     def get(self, key: Hashable) -> T | None:
         found = self.kept.get(key)
