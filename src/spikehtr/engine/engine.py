@@ -59,6 +59,8 @@ def unusable(net: Network, half: bool = False) -> str | None:
 # `spikehtr bench --cpu` measures them.
 EVENTS_PAY_DENSE, EVENTS_PAY_TILES = 0.2, 0.02
 
+MOST_A_LINE = 8  # threads that a single line can keep busy
+
 
 def sample_line(height: int) -> Floats:
     """The sample line that comes with the package, as the network reads it."""
@@ -136,7 +138,7 @@ class Engine:
     def watch(self, gray: Floats) -> tuple[dict[str, float], dict[str, float]]:
         """Read a line; the seconds of each layer, and the share of its inputs that fired where they are listed."""
         run = self._products()
-        self.library.use_threads(self.threads)
+        self.library.use_threads(min(self.threads, MOST_A_LINE))
         run.seconds, run.density = {}, {}
         try:
             self.read(gray)
@@ -173,7 +175,7 @@ class Engine:
     def _read_all(self, grays: list[Floats]) -> list[tuple[Tensor, Tensor, int]]:
         """A few lines one after the other, all threads at one; many side by side, a thread to each."""
         if self.threads == 1 or len(grays) < 2 * self.threads:
-            self.library.use_threads(self.threads)
+            self.library.use_threads(min(self.threads, MOST_A_LINE))
             return [self.read(gray) for gray in grays]
         self.library.use_threads(1)
         if self._pool is None:  # kept, since each of its threads keeps its memory
