@@ -2,9 +2,8 @@
 
 python benchmarks/reading.py MODEL --data LINES --split test --lines 1000
 
-A spiking network is not continuous: a membrane within rounding of the threshold fires or does not, one spike changes
-others, and where the network is unsure the text changes. So the reference is also read with noise of 1e-7 added to
-its pixels, less than half a unit in the last place of most of them: what that changes is no fault of a reader.
+A spiking network is not continuous, so the reference is also read with noise of 1e-7 added to its pixels: what that
+changes is no fault of a reader (`spikehtr.evaluation.ways`).
 """
 
 from __future__ import annotations
@@ -13,36 +12,19 @@ import argparse
 import time
 from collections.abc import Callable
 
-import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
-from spikehtr.evaluation.rates import character_edits, total
-from spikehtr.inference import PlainReader, Reader, as_floats, make_reader
-from spikehtr.model.network import Network, Output
+from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
+from spikehtr.inference import PlainReader, Reader, make_reader
+from spikehtr.model.network import Network
 from spikehtr.profiling.roofline import synchronize
 from spikehtr.profiling.steps import FAST, REFERENCE, chosen
 from spikehtr.recognizer import Fitted, Recognizer
 from spikehtr.text import normalise
 from spikehtr.weights import load_model
-
-_NOISE = 1e-7
-
-
-class Noisy:
-    """A reader that sees pixels a hair off."""
-
-    def __init__(self, reader: PlainReader) -> None:
-        self.reader, self.batch_size = reader, reader.batch_size
-
-    def __call__(self, images: Tensor, widths: Tensor) -> Output:
-        pixels = as_floats(images)
-        generator = torch.Generator().manual_seed(0)
-        return self.reader(pixels + _NOISE * torch.randn(pixels.shape, generator=generator), widths)
-
 
 WAYS: dict[str, Callable[[Network], Reader]] = {
     "reference, fp32": lambda net: PlainReader(net),
@@ -78,8 +60,7 @@ def main() -> None:
     store = open_lines([options.data], config.model.height, config.data.max_width)
     rows = store.rows(options.split)[: options.lines]
     lines = Lines(store, rows, loaded.charset, config.data.max_width, labelled=False)
-    fitted = [Fitted(item.pixels, item.pixels.shape[1]) for item in (lines[index] for index in range(len(lines)))]
-    truths = [normalise(store.text(int(row))) for row in rows]
+    fitted, truths = fitted_lines(lines)
     table = Table(title=f"{options.model}, {len(rows)} lines of {options.data} {options.split}, {options.device}")
     for head in ("reader", "lines/s", "CER", "same text", "characters changed"):
         table.add_column(head, justify="left" if head == "reader" else "right")
@@ -89,11 +70,9 @@ def main() -> None:
             recognizer = Recognizer(net, config, loaded.charset, reader=make(net))
             texts, speed = read(recognizer, fitted, options.batch_size, 1 if name.startswith("reference") else 3)
         first = first or texts
-        wrong = total(character_edits(a, b) for a, b in zip(truths, texts, strict=True))
-        changed = total(character_edits(a, b) for a, b in zip(first, texts, strict=True))
-        same = sum(a == b for a, b in zip(first, texts, strict=True)) / len(texts)
-        figures = f"{wrong.errors / wrong.length:.2%}", f"{same:.1%}", f"{changed.errors / max(changed.length, 1):.2%}"
-        table.add_row(name, f"{speed:.4g}", *figures)
+        found = agree(truths, first, texts)
+        changed = f"{found.changed.errors / max(found.changed.length, 1):.2%}"
+        table.add_row(name, f"{speed:.4g}", f"{found.wrong.rate:.2%}", f"{found.same / found.lines:.1%}", changed)
     Console(width=120).print(table)
 
 

@@ -11,7 +11,7 @@ from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.decoding.confidence import Sureness, sureness
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.evaluation.sets import source_finder
-from spikehtr.inference import make_reader
+from spikehtr.inference import Reader, make_reader
 from spikehtr.model.network import Network
 from spikehtr.text import normalise
 
@@ -36,17 +36,18 @@ def predict(
     workers: int = 0,
     progress: Callable[[int], None] | None = None,
     temperatures: Sequence[float] = (),
+    reader: Reader | None = None,
 ) -> list[Prediction]:
     """What the network reads in each line, on its own device, in the order of `lines` (which need no labels).
 
     In the network's own precision, whatever the program around has set for speed: a figure must not hang on that.
     `progress` is called with the number of lines read so far. Confidences are the network's own; with `temperatures`
-    each line also says how sure it is at every one of them.
+    each line also says how sure it is at every one of them. `reader` runs the network in another way than by default.
     """
     was_training = net.training
     net.eval()
     device = next(net.parameters()).device
-    reader = make_reader(net, "fp32", graphs="none")
+    reader = reader or make_reader(net, "fp32", graphs="none")
     source = source_finder(lines.store.meta["sources"], lines.store.path.name)
     found: dict[int, Prediction] = {}
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)

@@ -1,0 +1,162 @@
+"""Does an exported file read what the model reads? Size, latency, text and error rate of each on real lines.
+
+python benchmarks/export.py MODEL --data LINES --lines 40
+python benchmarks/export.py MODEL --data LINES --gelu   # the same weights around GELU: no spikes, the same text
+
+Lines are read one at a time, by every way in turn, each time in another order; the time is that from pixels to text,
+the median over the lines. Differences are counted against the reference, `model/` in fp32; `pixels + 1e-7` is the
+reference again with noise of that size on its pixels: what that changes in a spiking network is no fault of a file
+(`spikehtr.evaluation.ways`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
+from spikehtr.export import onnx
+from spikehtr.export.checking import open_split
+from spikehtr.inference import PlainReader, make_reader
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.recognizer import Fitted, Recognizer
+from spikehtr.text import normalise
+from spikehtr.weights import Loaded, load_model, save_model
+
+
+def with_gelu(loaded: Loaded) -> Loaded:
+    """The model's weights around GELU. It has learnt nothing that way, but it writes something."""
+    config = loaded.config.with_overrides({"model.neuron": "gelu"})
+    net = SpikeHTR(config.model, len(loaded.charset))
+    net.load_state_dict(loaded.net.state_dict())
+    return Loaded(net.eval(), config, loaded.charset, loaded.notes)
+
+
+def export(loaded: Loaded, folder: Path) -> dict[str, tuple[Path, float]]:
+    """The files, and the seconds it took to make each; what is already in the folder stays as it is."""
+    exact, small, model = (folder / name for name in ("fp32.onnx", "int8.onnx", "model.safetensors"))
+    save_model(model, loaded.net, loaded.config, loaded.charset, loaded.notes)
+    seconds = []
+    for path, make in ((exact, lambda: onnx.save(loaded, exact)), (small, lambda: onnx.quantise(exact, small))):
+        start = time.perf_counter()
+        if not path.exists():
+            make()
+        seconds.append(time.perf_counter() - start)
+    return {"reference": (model, 0.0), "onnx fp32": (exact, seconds[0]), "onnx int8": (small, seconds[1])}
+
+
+def ways(loaded: Loaded, files: dict[str, tuple[Path, float]]) -> dict[str, Recognizer]:
+    """The reference first."""
+    net, rest = loaded.net, (loaded.config, loaded.charset)
+    plain, fast = PlainReader(net), make_reader(net, "fp32")
+    found = {"reference": Recognizer(net, *rest, reader=plain)}
+    found["reference, pixels + 1e-7"] = Recognizer(net, *rest, reader=Noisy(plain))
+    if type(fast) is not PlainReader:
+        found["engine, fp32"] = Recognizer(net, *rest, reader=fast)
+    return found | {name: onnx.read(files[name][0]) for name in ("onnx fp32", "onnx int8")}
+
+
+def read(
+    readers: dict[str, Recognizer], lines: list[Fitted], limit: float
+) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
+    """Texts and seconds of every line, by every reader; no line is begun after `limit` seconds."""
+    texts: dict[str, list[str]] = {name: [] for name in readers}
+    times: dict[str, list[float]] = {name: [] for name in readers}
+    names = list(readers)
+    for name in names:  # what is made at the first call is not a line's time
+        readers[name].read(lines[:1])
+    begun = time.perf_counter()
+    for number, line in enumerate(lines):
+        if time.perf_counter() - begun > limit:
+            break
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            start = time.perf_counter()
+            (found,) = readers[name].read([line])
+            times[name].append(time.perf_counter() - start)
+            texts[name].append(normalise(found.text))
+    return texts, times
+
+
+def rows(
+    texts: dict[str, list[str]], times: dict[str, list[float]], truths: list[str], files: dict[str, tuple[Path, float]]
+) -> list[dict[str, Any]]:
+    first = texts["reference"]
+    out = []
+    for name, found in texts.items():
+        a = agree(truths[: len(found)], first, found)
+        path, seconds = files.get(name, (None, 0.0))
+        out.append(
+            {
+                "way": name,
+                "bytes": path.stat().st_size if path else None,
+                "export_seconds": seconds,
+                "milliseconds": 1000 * statistics.median(times[name]),
+                "lines": a.lines,
+                "same_text": a.same,
+                "changed": a.changed.errors,
+                "characters": a.changed.length,
+                "cer": a.wrong.rate,
+            }
+        )
+    return out
+
+
+def show(title: str, found: list[dict[str, Any]]) -> None:
+    table = Table(title=title)
+    for head in ("way", "MB", "made in", "ms a line", "same text", "characters changed", "CER"):
+        table.add_column(head, justify="left" if head == "way" else "right")
+    for r in found:
+        table.add_row(
+            r["way"],
+            f"{r['bytes'] / 1e6:.1f}" if r["bytes"] else "",
+            f"{r['export_seconds']:.0f} s" if r["export_seconds"] > 0.5 else "",
+            f"{r['milliseconds']:.0f}",
+            f"{r['same_text']} of {r['lines']}",
+            f"{r['changed']} of {r['characters']}",
+            f"{r['cer']:.2%}",
+        )
+    Console(width=120).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--lines", type=int, default=40)
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds after which no line is begun")
+    parser.add_argument("--threads", type=int, help="torch's own number by default")
+    parser.add_argument("--gelu", action="store_true", help="the same weights around GELU")
+    parser.add_argument("--folder", type=Path, help="keep the files here; those already here are not made again")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    loaded = load_model(options.model)
+    loaded = with_gelu(loaded) if options.gelu else loaded
+    model = Recognizer(loaded.net, loaded.config, loaded.charset, reader=PlainReader(loaded.net))
+    lines, truths = fitted_lines(open_split(options.data, options.split, model, options.lines))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = export(loaded, folder)
+        texts, times = read(ways(loaded, files), lines, options.limit)
+        found = rows(texts, times, truths, files)
+    name = f"{options.model.name}{' around GELU' if options.gelu else ''}"
+    show(f"{name}, {options.data} {options.split}, threads: {torch.get_num_threads()}", found)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Comparing several ways of reading the same lines."""
+
+import torch
+
+from conftest import micro
+from spikehtr import SpikeHTR
+from spikehtr.evaluation.ways import NOISE, Noisy, agree
+from spikehtr.inference import PlainReader
+
+
+def test_agreement_counts_lines_and_characters():
+    found = agree(truths=["abcd", "ef"], first=["abcd", "eg"], texts=["abxd", "eg"])
+    assert (found.lines, found.same) == (2, 1)
+    assert (found.changed.errors, found.changed.length) == (1, 6)
+    assert (found.wrong.errors, found.wrong.length) == (2, 6)
+
+
+def test_noise_is_a_hair_and_the_same_each_time():
+    seen = []
+
+    class Noting(PlainReader):
+        def __call__(self, images, widths):
+            seen.append(images)
+            return super().__call__(images, widths)
+
+    torch.manual_seed(0)
+    net = SpikeHTR(micro(timesteps=1, mixer__blocks=["QK"]).model, 5).eval()
+    reader = Noisy(Noting(net))
+    grey = torch.randint(0, 256, (1, 1, 32, 16), dtype=torch.uint8)
+    for _ in range(2):
+        reader(grey, torch.tensor([16]))
+    assert torch.equal(seen[0], seen[1])
+    off = (seen[0] - grey.float() / 255).abs()
+    assert 0 < off.max() < 6 * NOISE
