@@ -62,6 +62,7 @@ class TrainingConfig(Section):
     kl_weight: NonNegative = 0.05  # lambda_kl
     kl_temperature: Positive = 1.0
     bypass_penalty: NonNegative = 0.0  # weight of the sum of alpha^2
+    firing_penalty: NonNegative = 0.0  # weight of the share of neurons that norms make fire (model.lif.expected_firing)
     bypass_anneal: BypassAnneal = BypassAnneal()
     surrogate_anneal: SurrogateAnneal = SurrogateAnneal()
     teacher_weight: NonNegative = 1.0  # of the divergence from a teacher's posteriors, where there is a teacher

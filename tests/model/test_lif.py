@@ -5,7 +5,7 @@ import torch
 
 from conftest import micro
 from spikehtr.config import LIFConfig
-from spikehtr.model.lif import MultiStepLIF, lif
+from spikehtr.model.lif import MultiStepLIF, expected_firing, lif
 from spikehtr.model.recognizer import SpikeHTR
 
 
@@ -125,3 +125,31 @@ def test_a_low_start_quietens_every_neuron_and_leaves_gelu_alone(first):
     assert low.mean() < 0.5 * usual.mean()
     gelu = SpikeHTR(micro(neuron="gelu", lif__start_bias=-1.0).model, 9)
     assert all(not p.any() for name, p in gelu.named_parameters() if name.endswith("norm.bias"))
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(first):
+    torch.manual_seed(0)
+    net = SpikeHTR(micro(timesteps=1, encoder__spikes_first=first).model, 9)
+    with torch.no_grad():
+        for module in net.modules():
+            for norm in getattr(module, "driven_by", ()):
+                norm.bias.uniform_(-1.0, 0.5)
+                norm.weight.uniform_(0.5, 1.5)
+    found = []
+    for module in net.modules():
+        if isinstance(module, MultiStepLIF) and module.driven_by:
+            module.register_forward_hook(lambda m, _inputs, out: found.append((out.mean(), len(m.driven_by[0].bias))))
+    assert "driven_by" not in dict(net.named_modules())
+    with torch.no_grad():
+        net(torch.rand(4, 1, 32, 128))
+    measured = sum(rate * n for rate, n in found) / sum(n for _, n in found)
+    expected = expected_firing(net)
+    assert abs(expected.item() - measured.item()) < 0.05
+    expected.backward()
+    with torch.no_grad():
+        for p in net.parameters():
+            if p.grad is not None:
+                p -= p.grad
+    assert expected_firing(net) < expected
+    assert expected_firing(SpikeHTR(micro(neuron="gelu").model, 9)) == 0

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 
 from conftest import micro
 from spikehtr import Config, SpikeHTR
+from spikehtr.model.lif import expected_firing
 from spikehtr.model.losses import bypass_penalty, ctc, spike_htr_loss, symmetric_kl
 
 
@@ -60,6 +61,17 @@ def test_total_is_the_papers_weighted_sum():
         (loss.main + 0.2 * loss.aux + 0.05 * loss.kl + 0.5 * loss.bypass).item(), rel=1e-6
     )
     assert loss.bypass.item() == pytest.approx(0.04 * 9, rel=1e-5)  # 3 stage convolutions, 3 DW, 3 PW2
+
+
+def test_a_price_on_firing_is_added():
+    net = SpikeHTR(micro().model, 6)
+    out = net(torch.rand(2, 1, 32, 48))
+    what = out, torch.tensor([[1, 2], [3, 0]]), torch.tensor([2, 1]), net
+    free, priced = (
+        spike_htr_loss(*what, Config().with_overrides({"training.firing_penalty": price}).training).total
+        for price in (0.0, 2.0)
+    )
+    assert (priced - free).item() == pytest.approx(2 * expected_firing(net).item(), rel=1e-4)
 
 
 def test_bypass_penalty_without_bypass_is_zero():

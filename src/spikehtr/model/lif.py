@@ -64,6 +64,8 @@ def lif(drive: Tensor, config: LIFConfig) -> Tensor:
 class MultiStepLIF(nn.Module):
     """`lif` as a module: no parameters and no state, a place for profilers to hook."""
 
+    driven_by: tuple[nn.Module, ...] = ()  # the norm before it; in a tuple, since it is not a part of the neuron
+
     def __init__(self, config: LIFConfig) -> None:
         super().__init__()
         self.config = config
@@ -87,10 +89,29 @@ def make_neuron(config: ModelConfig, drive: nn.Module | None = None) -> nn.Modul
     """
     if config.neuron != "lif":
         return nn.GELU()
+    neuron = MultiStepLIF(config.lif)
     if drive is not None:
         assert isinstance(drive.bias, Tensor)
         nn.init.constant_(drive.bias, config.lif.start_bias)
-    return MultiStepLIF(config.lif)
+        neuron.driven_by = (drive,)
+    return neuron
+
+
+def expected_firing(net: nn.Module) -> Tensor:
+    """The share of neurons that would fire at the first step if what a norm puts out were normal, with the mean and the
+    spread that its bias and weight say: a smooth stand-in for the firing rate, from parameters alone. 0 without any."""
+    found: list[tuple[Tensor, Tensor, float]] = []
+    for module in net.modules():
+        if isinstance(module, MultiStepLIF):
+            for norm in module.driven_by:
+                assert isinstance(norm.weight, Tensor)
+                assert isinstance(norm.bias, Tensor)
+                found.append((norm.weight, norm.bias, module.config.threshold))
+    if not found:
+        return torch.zeros((), device=next(net.parameters()).device)
+    spread = torch.cat([weight.abs() for weight, _, _ in found]).clamp(min=1e-3)
+    short = torch.cat([threshold - bias for _, bias, threshold in found])  # of the threshold
+    return torch.special.erfc(short / (math.sqrt(2) * spread)).mean() / 2
 
 
 def set_surrogate(net: nn.Module, alpha: float) -> None:

@@ -1,4 +1,4 @@
-"""Training losses (Eqs. 2 and 19, Table 10), all in fp32: CTC, auxiliary CTC, masked symmetric KL, alpha penalty."""
+"""Training losses (Eqs. 2 and 19, Table 10), all in fp32: CTC, auxiliary CTC, masked symmetric KL, penalties."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from spikehtr import kernels
 from spikehtr.config import TrainingConfig
 from spikehtr.model.encoder import SpikingConv2d
+from spikehtr.model.lif import expected_firing
 from spikehtr.model.masking import valid_mask, wide
 from spikehtr.model.network import Output
 from spikehtr.text import BLANK
@@ -104,7 +105,7 @@ def spike_htr_loss(
     part: Part | None = None,
     wanted: Tensor | None = None,
 ) -> Losses:
-    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalty on alpha, + distillation), by the config's weights.
+    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalties on alpha and firing, + distillation).
 
     A network without an auxiliary head has 0 for the two terms that need one. `wanted` [B, L, V]: a teacher's
     posteriors, where there is one.
@@ -116,6 +117,8 @@ def spike_htr_loss(
         kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature, part)
     bypass = bypass_penalty(net)
     total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
+    if config.firing_penalty:
+        total = total + config.firing_penalty * expected_firing(net)
     teacher = torch.zeros_like(main)
     if wanted is not None:
         teacher = distillation(out.logits, out.lengths, wanted, part)
