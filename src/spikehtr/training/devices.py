@@ -8,11 +8,8 @@ from typing import Any, Literal
 
 import torch
 
-# Not `lightning.fabric`, the same code: importing `lightning` loads torchvision where there is one, and fails where
-# that one was built for another torch.
-from lightning_fabric import Fabric
-
 from spikehtr.errors import SpikeHTRError
+from spikehtr.training.fabric import Fabric
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 _FABRIC: dict[str, Any] = {"fp32": "32-true", "bf16": "bf16-mixed", "fp64": "64-true"}

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lightning_fabric import Fabric
-
 from spikehtr.config import Config
 from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
 from spikehtr.training.checkpoint import LAST, PREVIOUS
+from spikehtr.training.fabric import Fabric
 from spikehtr.training.finetune import Mode, starting_weights
 from spikehtr.training.log import Log
 from spikehtr.training.loop import Run, Tell, Told

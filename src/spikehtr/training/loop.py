@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from spikehtr.baselines import build
@@ -27,6 +26,7 @@ from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.model.network import Network
 from spikehtr.training.checkpoint import load_checkpoint, restore, save_checkpoint
 from spikehtr.training.devices import make_fabric
+from spikehtr.training.fabric import Fabric
 from spikehtr.training.optim import Schedule
 from spikehtr.training.step import Moment, TrainStep
 from spikehtr.training.teacher import Teacher

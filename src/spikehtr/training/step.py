@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from spikehtr import kernels
@@ -22,6 +21,7 @@ from spikehtr.model.masking import valid_mask
 from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, surrogate_sharpness
+from spikehtr.training.fabric import Fabric
 from spikehtr.training.graphs import GraphedStep
 from spikehtr.training.optim import WeightAverage, make_optimizer
 from spikehtr.training.teacher import Teacher
