@@ -15,6 +15,7 @@ WORDS = ["ink", "spike", "hand", "read", "letter", "abbé", "notes", "quill"]
 HEIGHT = 24
 QUICK = {
     "height": HEIGHT,
+    "encoder__expansion": 1.0,  # half of what the other tests have: eight words need no more, and a step takes half
     "encoder__bypass_init": 0.3,
     "mixer__dropout": 0.0,
     "mixer__drop_path": 0.0,
@@ -44,7 +45,7 @@ def test_overfits_eight_lines(variant):
 
     torch.manual_seed(0)
     net = SpikeHTR(config.model, len(charset))
-    optimizer = torch.optim.AdamW(net.parameters(), lr=4e-3)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=8e-3)
     texts: list[str] = []
     for step in range(1, 401):
         net.train()
@@ -55,7 +56,7 @@ def test_overfits_eight_lines(variant):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
-        if step % 10 == 0 and step >= 40:
+        if step % 10 == 0 and step >= 20:
             texts, ratio = read(net, charset, images, widths)
             if texts == WORDS:
                 break
