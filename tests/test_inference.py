@@ -180,20 +180,25 @@ def test_bf16_on_request(tmp_path):
 WORDS = ["ink", "spike", "hand"]
 
 
-@pytest.fixture(scope="module")
 def learned():
     """A network that knows its lines by heart, its characters, and the lines."""
     torch.manual_seed(0)
     device = torch.device("cuda" if GPU else "cpu")
-    quick = {"height": 24, "encoder__bypass_init": 0.3, "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
+    quick = {
+        "height": 24,
+        "encoder__expansion": 1.0,
+        "encoder__bypass_init": 0.3,
+        "mixer__dropout": 0.0,
+        "mixer__drop_path": 0.0,
+    }
     config, charset = micro(timesteps=1, **quick), Charset.from_texts(WORDS)
     net = SpikeHTR(config.model, len(charset)).to(device)
     images, widths = pad_right([draw_line(word, 24, seed) for seed, word in enumerate(WORDS)])
     labels = [torch.tensor(charset.encode(word)) for word in WORDS]
     targets = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True).to(device)
     counts = torch.tensor([len(word) for word in WORDS], device=device)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=4e-3)
-    for _ in range(80):
+    optimizer = torch.optim.AdamW(net.parameters(), lr=8e-3)
+    for _ in range(50):
         out = net.train()(as_floats(images).to(device), widths, ctc_min_length(targets, counts))
         optimizer.zero_grad()
         spike_htr_loss(out, targets, counts, net, config.training).total.backward()
@@ -202,19 +207,19 @@ def learned():
     return net.eval(), charset, images, widths
 
 
-@pytest.mark.parametrize("graphs", ["one", "two"])
-def test_bf16_and_recordings_read_what_the_reference_reads_in_fp32(learned, graphs, monkeypatch):
+def test_bf16_and_recordings_read_what_the_reference_reads_in_fp32(monkeypatch):
     """Of lines that the network is sure of. On a GPU passes are recorded, elsewhere rehearsed."""
-    net, charset, images, widths = learned
-    reader = GraphReader(net, half=True, graphs=graphs)
-    if not GPU:
-        reader.before, reader.after = Rehearsals(), Rehearsals()
-    found = [reader(images, widths) for _ in range(3)][-1]
-    assert reader.before.kept
+    net, charset, images, widths = learned()
+    for graphs in ("one", "two"):
+        reader = GraphReader(net, half=True, graphs=graphs)
+        if not GPU:
+            reader.before, reader.after = Rehearsals(), Rehearsals()
+        found = [reader(images, widths) for _ in range(3)][-1]
+        assert reader.before.kept
+        assert [line.text for line in decode_greedy(found.logits, found.lengths, charset)] == WORDS, graphs
     monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
     expected = PlainReader(net)(images, widths)
     assert [line.text for line in decode_greedy(expected.logits, expected.lengths, charset)] == WORDS
-    assert [line.text for line in decode_greedy(found.logits, found.lengths, charset)] == WORDS
 
 
 def test_bf16_without_spikes_is_close():
