@@ -21,6 +21,7 @@ if not torch.cuda.is_available():  # before anything imports Triton: its interpr
     os.environ.setdefault("TRITON_INTERPRET", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; threads of theirs would only get in the way
     torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # and of the processes that tests start
 
 MICRO = {
     "model.dim": 32,
