@@ -1,12 +1,15 @@
 """The network's counts against the paper's published ones."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import micro
 from spikehtr import Config, SpikeHTR
-from spikehtr.profiling.counts import build, count, counted_layers, is_spikes
+from spikehtr.profiling.counts import build, component, count, counted_layers, eligible_share, is_spikes
 from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
 
 
@@ -20,17 +23,40 @@ def test_parameters_of_every_tier(name, millions):
         assert sum(p.numel() for p in net.mixer.parameters()) / total == pytest.approx(0.596, abs=0.015)
 
 
+def widened(c, tokens, mixed):
+    """The layers of `c` on a longer line: a layer's work is proportional to the tokens that it sees."""
+    factors = {
+        "mixer": Fraction(mixed, c.tokens_mixed),
+        # The head reads all tokens for the reducer, and twice what that one leaves.
+        "head": Fraction(tokens + 2 * mixed, c.tokens_in + 2 * c.tokens_mixed),
+    }
+    whole = Fraction(tokens, c.tokens_in)
+    return [replace(row, macs=row.macs * factors.get(component(row.name), whole)) for row in c.layers]
+
+
+@pytest.mark.parametrize("overrides", [{}, {"encoder__bypass": False, "timesteps": 1}])
+def test_work_grows_with_the_tokens(overrides):
+    """To the last multiplication, so that the next test may count a large network on a short line."""
+    short, long = (count(micro(**overrides), width=width) for width in (64, 512))
+    assert (short.tokens_in, short.tokens_mixed) == (16, 11)
+    assert (long.tokens_in, long.tokens_mixed) == (128, 87)
+    assert widened(short, 128, 87) == long.layers
+
+
 def test_base_meets_the_papers_figures():
-    c = count(Config.preset("base"))
+    base = Config.preset("base")
+    c, pure = count(base, width=64), count(base.with_overrides({"model.encoder.bypass": False}), width=64)
     assert c.parameters / 1e6 == pytest.approx(76.66, rel=0.01)
     assert c.mixer_share == pytest.approx(0.596, abs=0.015)
-    assert (c.tokens_in, c.tokens_mixed) == (128, 87)
-    assert c.dense_macs == pytest.approx(1.952e11, rel=0.015)
-    assert c.stem_macs == 169_869_312
-    assert c.lif_modules == {ENCODER: 24, MIXER: 24}
-    assert c.eligible_share == pytest.approx(0.359, abs=0.01)
-    assert c.eligible_share_no_bypass == pytest.approx(0.477, abs=0.01)
+    assert (c.tokens_in, c.tokens_mixed) == (16, 11)
     assert sum(c.macs.values()) == c.dense_macs == sum(row.macs for row in c.layers)
+    assert c.lif_modules == {ENCODER: 24, MIXER: 24}
+    assert (c.eligible_share, c.eligible_share_no_bypass) == (eligible_share(c.layers), pure.eligible_share)
+    layers = widened(c, 128, 87)  # the paper's line: 512 px
+    assert float(sum(row.macs for row in layers)) == pytest.approx(1.952e11, rel=0.015)
+    assert sum(row.macs for row in layers if component(row.name) == "stem") == 169_869_312
+    assert float(eligible_share(layers)) == pytest.approx(0.359, abs=0.01)
+    assert float(eligible_share(widened(pure, 128, 87))) == pytest.approx(0.477, abs=0.01)
 
 
 def test_what_is_eligible_is_what_reads_spikes():
