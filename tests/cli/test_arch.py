@@ -60,7 +60,7 @@ def test_two_processes_train_a_network_with_batch_normalisation(lines, tmp_path)
             "kraken is for kraken, not spike-htr: leave --arch out",
         ),
         (["train", "-d", ".", "-o", "r", "--arch", "retsinas", "-s", "model.height=100"], "multiple of 16"),
-        (["inspect", str(SAMPLE_LINE), "-p", "retsinas"], "retsinas has none"),
+        (["inspect", str(SAMPLE_LINE), "-p", "retsinas"], "retsinas has no steps"),
     ],
 )
 def test_wrong_use_is_explained_and_exits_with_2(args, says, tmp_path):
