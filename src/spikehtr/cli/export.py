@@ -146,11 +146,12 @@ def nir(
     target = _target(model, output, ".nir")
     writable(target.with_suffix(".json"))
     from spikehtr.export.nir import save
+    from spikehtr.inference import PlainReader
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import load_model
 
     loaded = load_model(model)
-    reference = Recognizer(loaded.net, loaded.config, loaded.charset)
+    reference = Recognizer(loaded.net, loaded.config, loaded.charset, reader=PlainReader(loaded.net))
     chosen = _open(check, split, lines, reference)
     with counting(f"exporting {model.name}"):
         manifest = save(loaded, target, width)
@@ -210,11 +211,12 @@ def _export(
 ) -> None:
     if channels not in (1, 3):
         raise SpikeHTRError(f"--channels is 1 (grey) or 3 (red, green, blue), not {channels}")
+    from spikehtr.inference import PlainReader
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import load_model
 
     loaded = load_model(model)
-    reference = Recognizer(loaded.net, loaded.config, loaded.charset)
+    reference = Recognizer(loaded.net, loaded.config, loaded.charset, reader=PlainReader(loaded.net))
     source, split, count, batch_size = check
     lines = _open(source, split, count, reference)
     start = time.perf_counter()
@@ -227,9 +229,9 @@ def _export(
     }
     told = [f"wrote {target}: {_size(target)} (the model file: {_size(model)})"]
     if lines is not None:
-        from spikehtr.export.checking import compare, comparison_lines
+        from spikehtr.export.checking import compare, comparison_lines, fires
 
-        with counting("reading with both", 2 * len(lines)) as progress:
+        with counting("reading with both", (3 if fires(loaded.net) else 2) * len(lines)) as progress:
             found = compare(reference, read(target), lines, batch_size, progress)
         result["check"] = {"data": source, "split": split} | found
         told += [f"check on {source} ({split}):", *comparison_lines(found)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.export.reading import describe, parse, recognizer
@@ -27,23 +29,28 @@ _AXES = {"images": ("batch", None, None, "width"), "widths": ("batch",)} | {
 def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, int8: bool = False) -> None:
     """Write the network as one .onnx file, whose metadata hold the configuration, the characters and the notes."""
     onnx, _ = need("onnx", "onnxscript")
-    with quiet():
-        program = torch.onnx.export(
-            trace(loaded.net, channels),
-            dynamo=True,
-            input_names=list(INPUTS),
-            output_names=list(OUTPUTS),
-            custom_translation_table=_translations(),
-            verbose=False,
-        )
-        assert program is not None
-        model = program.model_proto
+    model = translate(trace(loaded.net, channels), INPUTS, OUTPUTS)
     _tidy(model)
     onnx.helper.set_model_props(model, describe(loaded, channels, "fp32"))
     with whole_file(path) as temporary:
         onnx.save(model, temporary, format="protobuf")
         if int8:
             quantise(temporary, temporary)
+
+
+def translate(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+    """A program as an ONNX model, whose inputs and outputs go by these names."""
+    with quiet():
+        translated = torch.onnx.export(
+            program,
+            dynamo=True,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            custom_translation_table=_translations(),
+            verbose=False,
+        )
+    assert translated is not None
+    return translated.model_proto
 
 
 def read(path: str | os.PathLike[str]) -> Recognizer:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,13 +60,18 @@ def trace(net: Network, channels: int = 1) -> ExportedProgram:
     size, tokens = Dim("batch", min=1, max=_BATCH), Dim("tokens", min=1, max=c.max_width // net.stride)
     shapes = ({0: size, 3: net.stride * tokens}, {0: size})
     try:
-        with quiet(), torch.no_grad():
-            program = torch.export.export(Frames(net.eval()), (images, widths), dynamic_shapes=shapes)
+        return capture(Frames(net.eval()), (images, widths), shapes)
     except Exception as error:
         if isinstance(net, SpikeHTR):  # must not happen
             raise
         reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         raise SpikeHTRError(f"{c.arch} cannot be exported: torch.export stops ({reason})") from None
+
+
+def capture(module: nn.Module, inputs: tuple[Tensor, ...], shapes: tuple[dict[int, Any], ...]) -> ExportedProgram:
+    """A module as a program, its inputs of the named sizes where `shapes` names them."""
+    with quiet(), torch.no_grad():
+        program = torch.export.export(module, inputs, dynamic_shapes=shapes)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine, which a file should not tell
     return program
