@@ -16,7 +16,6 @@ from spikehtr.data.batching import Lines
 from spikehtr.data.check import check_data
 from spikehtr.data.compiling import compile_store
 from spikehtr.data.synth import synthesise
-from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset
 from spikehtr.training.finetune import starting_weights
 from spikehtr.training.loop import BEST, Run, TrainingError
@@ -155,7 +154,7 @@ def test_fine_tuning_keeps_the_rows_of_known_characters(arch, reducer, tmp_path)
     config = small(arch, reducer=reducer)
     save_model(tmp_path / "m.safetensors", build(config.model, 4), config, Charset(tuple("abc")))
     loaded = load_model(tmp_path / "m.safetensors")
-    start = starting_weights(loaded, config, Charset(tuple("cda")))
+    start = starting_weights(loaded, config, Charset(tuple("cda"))).weights
     old = loaded.net.state_dict()
     for name in ("head.weight", "head.bias", "shortcut.conv.weight", "shortcut.conv.bias"):
         assert torch.equal(start[name][[0, 1, 3]], old[name][[0, 3, 1]])
@@ -164,11 +163,15 @@ def test_fine_tuning_keeps_the_rows_of_known_characters(arch, reducer, tmp_path)
     build(config.model, 4).load_state_dict(start)
 
 
-def test_a_reducer_cannot_be_added_to_weights_that_have_no_preview(tmp_path):
-    config = small("kraken")
+def test_a_reducer_added_to_weights_that_have_no_preview_starts_with_a_fresh_one(tmp_path):
+    config, reduced = small("kraken"), small("kraken", reducer=True)
     save_model(tmp_path / "m.safetensors", build(config.model, 4), config, Charset(tuple("abc")))
-    with pytest.raises(SpikeHTRError, match=r"does not fit the weights to start from \(shortcut"):
-        starting_weights(load_model(tmp_path / "m.safetensors"), small("kraken", reducer=True), Charset(tuple("abc")))
+    loaded = load_model(tmp_path / "m.safetensors")
+    found = starting_weights(loaded, reduced, Charset(tuple("abc")))
+    assert "fresh: shortcut" in found.remark
+    old = loaded.net.state_dict()
+    assert all(torch.equal(found.weights[name], value) for name, value in old.items())
+    build(reduced.model, 4).load_state_dict(found.weights)
 
 
 @pytest.mark.parametrize(("arch", "narrow", "enough"), [("cnn-blstm", 24, 25), ("htr-vt", 12, 13)])
