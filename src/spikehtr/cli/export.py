@@ -71,7 +71,8 @@ def onnx(
     widths [batch]; it gives logits [batch, frames, labels], lengths [batch] and spans [batch, frames, 2]. Configuration
     and characters are in its metadata.
 
-    Exit code 1: --check found a text that differs (with --int8 that is no failure but the cost).
+    Exit code 1: --check found more texts that differ than a last digit explains (with --int8 that is no failure but the
+    cost).
     """
     from spikehtr.export.tracing import need
 
@@ -104,7 +105,8 @@ def torch(
 ) -> None:
     """Write a model as a program of torch.export (.pt2): runs in PyTorch without this package.
 
-    Takes and gives what `spikehtr export onnx` does. Exit code 1: --check found a text that differs.
+    Takes and gives what `spikehtr export onnx` does. Exit code 1: --check found more texts that differ than a last
+    digit explains.
     """
 
     def save(loaded: Loaded, target: Path) -> None:
@@ -236,7 +238,7 @@ def _export(
         result["check"] = {"data": source, "split": split} | found
         told += [f"check on {source} ({split}):", *comparison_lines(found)]
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
-    if exact and lines is not None and result["check"]["different"]:
+    if exact and lines is not None and result["check"]["too_different"]:
         raise typer.Exit(1)
 
 

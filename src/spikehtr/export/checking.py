@@ -7,6 +7,7 @@ The model is read by `model/` itself, the reference, not by a faster reader; and
 from __future__ import annotations
 
 import copy
+import math
 import statistics
 import time
 from collections import Counter
@@ -75,10 +76,12 @@ def compare(
         for a, b in zip(ours, theirs, strict=True)
         if a.text != b.text
     ]
+    noise = sum(a.text != b.text for a, b in zip(ours, again[0], strict=True)) if again else None
     return {
         "lines": len(lines),
         "identical": len(lines) - len(different),
-        "identical_after_noise": sum(a.text == b.text for a, b in zip(ours, again[0], strict=True)) if again else None,
+        "identical_after_noise": None if noise is None else len(lines) - noise,
+        "too_different": too_different(len(different), noise),
         "different": different,
         "confidence_difference": max(abs(a.confidence - b.confidence) for a, b in zip(ours, theirs, strict=True)),
         "cer": {"model": finite(total(edits[0]).rate), "file": finite(total(edits[1]).rate)},
@@ -95,6 +98,12 @@ def compare(
 def fires(net: Network) -> bool:
     """Whether a network has neurons, so that a last digit can change its text."""
     return any(isinstance(module, MultiStepLIF) for module in net.modules())
+
+
+def too_different(file: int, noise: int | None) -> bool:
+    """Whether a file's texts differ in more lines than it can help: in any; or, for a network that fires, in more than
+    noise changes, by two standard deviations of the difference of two such counts."""
+    return file > 0 if noise is None else file > noise + 2 * math.sqrt(file + noise)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch._dynamo.config as dynamo
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
@@ -70,7 +71,8 @@ def trace(net: Network, channels: int = 1) -> ExportedProgram:
 
 def capture(module: nn.Module, inputs: tuple[Tensor, ...], shapes: tuple[dict[int, Any], ...]) -> ExportedProgram:
     """A module as a program, its inputs of the named sizes where `shapes` names them."""
-    with quiet(), torch.no_grad():
+    # The tracer's cache of operations costs more than it saves where sizes are symbols.
+    with quiet(), torch.no_grad(), dynamo.patch(fake_tensor_cache_enabled=False):
         program = torch.export.export(module, inputs, dynamic_shapes=shapes)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine, which a file should not tell
