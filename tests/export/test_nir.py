@@ -21,9 +21,10 @@ VARIANTS = {
     "T=1": {"timesteps": 1},
     "T=2": {},
     "spikes first": {"encoder__spikes_first": True},
-    "strided grey ttfs": {
-        "encoder__stem_stride": [2, 4],
-        "encoder__strides": [[1, 1], [2, 1], [2, 1]],
+    "coarse grey ttfs": {
+        "encoder__stem_stride": [4, 2],
+        "encoder__strides": [[1, 1], [2, 2], [2, 1]],
+        "encoder__channels": [12, 20],
         "in_channels": 1,
         "entry": "ttfs",
         "reducer__mode": "prune-only",
