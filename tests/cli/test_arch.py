@@ -12,7 +12,7 @@ from spikehtr.data.synth import synthesise
 from spikehtr.weights import load_model
 
 SMALL = [
-    *("-s", "model.baseline.scale=0.125", "-s", "model.height=32", "-s", "data.max_width=96", "-s", "data.workers=1"),
+    *("-s", "model.baseline.scale=0.125", "-s", "model.height=32", "-s", "data.max_width=96", "-s", "data.workers=0"),
     *("-s", "training.batch_size=8", "-s", "training.epochs=2", "--device", "cpu"),
 ]
 

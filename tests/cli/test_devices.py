@@ -10,7 +10,7 @@ import time
 import pytest
 from safetensors.torch import load_file
 from test_cli import run
-from test_train import SETTINGS
+from test_train import LOADER, SETTINGS
 
 from spikehtr.assets import FONTS
 from spikehtr.config import Config
@@ -42,9 +42,9 @@ def place(tmp_path_factory):
     return folder
 
 
-def command(place, name, *more, steps=STEPS):
+def command(place, name, *more):
     data = ["-d", place / "lines.arrow", "-c", place / "micro.yaml"]
-    return ["train", *data, "-o", place / name, "--max-steps", steps, *more]
+    return ["train", *data, "-o", place / name, "--max-steps", STEPS, *more]
 
 
 def curve(place, name):
@@ -77,8 +77,8 @@ def test_two_processes_give_the_loss_curve_of_one(place, launcher):
 
 
 def test_ctrl_c_stops_all_processes_and_the_run_goes_on_on_one(place):
-    # The terminal sends Ctrl-C to the whole group.
-    process = start("spikehtr", *command(place, "stopped", "--devices", 2, steps=STEPS), start_new_session=True)
+    # The terminal sends Ctrl-C to the whole group, those that load lines included.
+    process = start("spikehtr", *command(place, "stopped", "--devices", 2, *LOADER), start_new_session=True)
     log = place / "stopped" / "log.csv"
     deadline = time.monotonic() + 200
     while not (log.exists() and len(log.read_text().splitlines()) > 2) and process.poll() is None:
@@ -87,7 +87,7 @@ def test_ctrl_c_stops_all_processes_and_the_run_goes_on_on_one(place):
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=100)
     assert process.returncode in (0, 1), errors  # 0 where it was done before the signal came
-    again = run(*command(place, "stopped", "--resume"))
+    again = run(*command(place, "stopped", "--resume", *LOADER))
     assert again.returncode == 0, again.stderr
     one, stopped = curve(place, "one"), curve(place, "stopped")
     assert [row["step"] for row in stopped] == [row["step"] for row in one]

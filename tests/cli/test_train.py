@@ -27,12 +27,13 @@ from spikehtr.weights import load_model
 SETTINGS = MICRO | {
     "model.height": 24,
     "model.timesteps": 1,
-    "data.workers": 1,
+    "data.workers": 0,
     "data.max_width": 96,
     "training.batch_size": 4,
     "training.epochs": 2,
     "training.warmup_epochs": 1,
 }
+LOADER = ("-s", "data.workers=1")  # a process that loads lines, where one is to be there
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def train(place, output, *more):
 
 
 def test_train_then_evaluate(place, tmp_path):
-    done = run(*train(place, tmp_path / "r"))
+    done = run(*train(place, tmp_path / "r", *LOADER))
     assert done.returncode == 0, done.stderr
     assert "every 10th of 30 is held out" in done.stdout
     assert "27 lines to train on, 3 to validate" in done.stdout
@@ -83,7 +84,8 @@ def start(*args):
 
 
 def test_kill_9_and_resume_end_with_the_very_same_weights(place, tmp_path):
-    with start(*train(place, tmp_path / "whole")) as whole, start(*train(place, tmp_path / "killed")) as killed:
+    whole, killed = (train(place, tmp_path / name, *LOADER) for name in ("whole", "killed"))
+    with start(*whole) as whole, start(*killed) as killed:
         deadline = time.monotonic() + 120
         while not (tmp_path / "killed" / "last.safetensors").exists() and killed.poll() is None:
             assert time.monotonic() < deadline
@@ -91,7 +93,7 @@ def test_kill_9_and_resume_end_with_the_very_same_weights(place, tmp_path):
         killed.send_signal(signal.SIGKILL)
         assert whole.wait(timeout=200) == 0
     assert run(*train(place, tmp_path / "killed")).returncode == 2  # not begun again by mistake
-    with start(*train(place, tmp_path / "killed", "--resume")) as resumed:
+    with start(*train(place, tmp_path / "killed", *LOADER, "--resume")) as resumed:
         assert resumed.wait(timeout=200) == 0
     whole, again = (load_file(tmp_path / name / "last.safetensors") for name in ("whole", "killed"))
     assert whole.keys() == again.keys()
