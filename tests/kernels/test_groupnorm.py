@@ -24,7 +24,7 @@ def plain(monkeypatch):
     monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")  # for the modules compared with
 
 
-def make(steps, channels, height, width, dtype=torch.float32, seed=0):
+def make(steps, channels, height, width, dtype=torch.float32, seed=0, groups=4):
     """Random map, widths (the second line padded, if there is room), norm, shortcut, residual, gain, upstream."""
     g = torch.Generator().manual_seed(seed)
 
@@ -33,7 +33,7 @@ def make(steps, channels, height, width, dtype=torch.float32, seed=0):
 
     x, residual, upstream = (draw(steps, 2, channels, height, width).to(dtype) for _ in range(3))
     widths = torch.tensor([width, max(1, width - 5)], device=DEVICE)
-    norm = MaskedGroupNorm(channels, 4).to(DEVICE)
+    norm = MaskedGroupNorm(channels, groups).to(DEVICE)
     norm.weight.data, norm.bias.data = 1 + 0.3 * draw(channels), 0.5 * draw(channels)
     return x, widths, norm, residual, upstream
 
@@ -73,7 +73,7 @@ def compare(x, widths, norm, residual, upstream, neuron, tolerance, alpha=0.3, g
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", NEURONS)
 def test_every_neuron_at_every_number_of_steps(name, steps):
-    compare(*make(steps, 12, 2, 9, seed=steps), NEURONS[name], 1e-5)
+    compare(*make(steps, 6, 2, 9, seed=steps, groups=2), NEURONS[name], 1e-5)
 
 
 @pytest.mark.parametrize(("channels", "height", "width"), [(12, 1, 1), (20, 5, 2), (36, 1, 70), (68, 6, 7)])
@@ -86,7 +86,7 @@ def test_odd_sizes(channels, height, width):
 @pytest.mark.parametrize("gain", [None, (0.0, 2.0)])
 @pytest.mark.parametrize("with_residual", [False, True])
 def test_with_and_without_its_parts(alpha, gain, with_residual):
-    case = make(2, 12, 2, 9)
+    case = make(2, 6, 2, 9, groups=2)
     compare(*case, NEURONS["atan"], 1e-5, alpha=alpha, gain=gain, with_residual=with_residual)
 
 
