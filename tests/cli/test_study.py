@@ -1,5 +1,6 @@
 """Every study of the paper from end to end, at a size that takes seconds."""
 
+import gc
 import json
 import os
 import signal
@@ -28,7 +29,9 @@ EIGHT = ["ann-control", "encoder", "inkcoder", "main", "mixer", "reduction", "sc
 def lines(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     os.environ["SPIKEHTR_CACHE"] = str(folder / "cache")
+    gc.freeze()  # a study collects garbage after each run, and would search all that the other tests have loaded
     yield write_lines(folder / "words")
+    gc.unfreeze()
     del os.environ["SPIKEHTR_CACHE"]
 
 
@@ -38,7 +41,7 @@ def command(name, lines, output, *more):
 
 @pytest.fixture(autouse=True)
 def _no_drawing(monkeypatch):
-    """Every run draws several figures, which others test: here they would take most of the time."""
+    """Every run makes and draws several figures, which others test: here they would take most of the time."""
     dot = BytesIO()
     Image.new("L", (1, 1)).save(dot, "PNG")
 
@@ -49,6 +52,8 @@ def _no_drawing(monkeypatch):
             Path(file).write_bytes(dot.getvalue())
 
     monkeypatch.setattr(Figure, "savefig", save)
+    for name in ("spikehtr.evaluation.writing.draw_reliability", "spikehtr.training.report.draw_curves"):
+        monkeypatch.setattr(name, lambda _: Figure())
 
 
 @pytest.mark.parametrize("name", EIGHT)
