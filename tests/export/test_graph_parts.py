@@ -35,11 +35,11 @@ def start(net, images, widths):
 
 
 def body(net, x, widths):
-    """Stages, without their ConvMix blocks, to tokens."""
-    e = net.encoder
-    widths2, widths3 = shrink(widths, 2), shrink(widths, 4)
-    f2 = e.stage2.conv(x, widths2)
-    return (e.pool(e.fusion(f2, e.stage3.conv(f2, widths3), widths2, widths3)),)
+    """A stage, fusion and height pooling; for stage 3 stands stage 2, shrunk."""
+    e, widths2 = net.encoder, shrink(widths, 2)
+    f2 = e.stage2(x, widths2)
+    f3 = e.fusion.down(f2.repeat(1, 1, 2, 1, 1), widths2)
+    return (e.pool(e.fusion(f2, f3, widths2, shrink(widths, 4))),)
 
 
 def reduce(net, z, lengths):

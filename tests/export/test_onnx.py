@@ -8,11 +8,9 @@ import json
 
 import pytest
 import torch
-from export_help import CHARSET, exported, images, reader, same_lines
-from torch import nn
+from export_help import CHARSET, exported, images, reader, same_lines, simplify
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.masking import shrink
 from spikehtr.recognizer import Recognizer
 from spikehtr.weights import load_model
 
@@ -21,25 +19,6 @@ runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not i
 pytest.importorskip("onnxscript", reason="the extra `export` is not installed")
 
 from spikehtr.export.onnx import quantise, read  # noqa: E402
-
-
-class Columns(nn.Module):
-    """In the encoder's place: a token is a linear map of its own 4 columns, dimmer at each step."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.timesteps = config.timesteps
-        self.linear = nn.Linear(config.in_channels * config.height * 4, config.dim)
-
-    def forward(self, images, widths):
-        columns = images.unflatten(3, (-1, 4)).permute(0, 3, 1, 2, 4).flatten(2)  # [B, L0, C*H*4]
-        z = self.linear(columns)
-        return torch.stack([z / (step + 1) for step in range(self.timesteps)]), shrink(widths, 4)
-
-
-def simplify(patch):
-    patch.setattr("spikehtr.model.recognizer.Encoder", Columns)
-    patch.setenv("SPIKEHTR_KERNELS", "reference")  # fast paths do not know it
 
 
 @pytest.fixture(scope="session")
