@@ -163,3 +163,8 @@ def test_wrong_use_is_an_error():
         Engine(net, events="sometimes")
     with pytest.raises(SpikeHTRError, match="images must be"):
         Engine(net)(torch.rand(1, 1, 48, 40))
+
+
+@pytest.mark.parametrize("events", ["never", "always", "auto"])
+def test_everything_is_packed_before_threads_share_it(events):
+    assert all(layer._structure is not None for layer in Engine(network(), events=events).layers())

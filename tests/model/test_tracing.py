@@ -40,7 +40,7 @@ def test_export_holds_for_other_batches_and_widths(variant):
 
 @pytest.mark.parametrize("variant", ["default", "T=4", "ann-pure", "poisson", "ttfs"])
 def test_compile_finds_one_graph_without_breaks(variant):
-    net = build(**VARIANTS[variant] | (ONE_BLOCK if variant in ("poisson", "ttfs") else {})).double()
+    net = build(**VARIANTS[variant] | ({} if variant == "default" else ONE_BLOCK)).double()
     images, widths = batch(torch.float64)
     compiled = torch.compile(net, backend="eager", fullgraph=True)
     with torch.no_grad():
@@ -48,7 +48,7 @@ def test_compile_finds_one_graph_without_breaks(variant):
 
 
 def test_training_step_traces_too():
-    net = build().train()
+    net = build(**ONE_BLOCK).train()
     images, widths = batch()
     compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
     out = compiled(images, widths)

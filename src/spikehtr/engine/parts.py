@@ -106,8 +106,9 @@ class Layer:
         return int(self.weight.shape[1])
 
     def choose(self, mode: int) -> None:
-        """How it is carried out from now on."""
+        """How it is carried out from now on. Packed at once: threads that read side by side share what is packed."""
         self.mode, self._structure = mode, None
+        self.structure()
 
     def structure(self) -> Weights:
         if self._structure is None:
