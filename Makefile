@@ -31,13 +31,15 @@ format: .venv/.dev
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/.core: .venv/bin/python pyproject.toml constraints.txt $(wildcard src/spikehtr/kernels/native/*)
+NEEDED := pyproject.toml constraints.txt $(wildcard src/spikehtr/kernels/native/*)
+
+.venv/.core: .venv/bin/python $(NEEDED)
 	$(PIP) install -c constraints.txt -e .
 	@touch $@
 
-.venv/.dev: .venv/.core
+.venv/.dev: .venv/bin/python $(NEEDED)
 	$(PIP) install -c constraints.txt -e '.[dev,oracle,export,pdf]'
-	@touch $@
+	@touch .venv/.core $@
 
 clean:
 	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
