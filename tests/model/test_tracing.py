@@ -24,7 +24,7 @@ def assert_agrees(traced, plain):
 ONE_BLOCK = {"mixer__blocks": ["LK"]}  # of a mixer that another case traces whole: tracing takes long
 
 
-@pytest.mark.parametrize("variant", [{}, VARIANTS["prune-only"] | ONE_BLOCK | {"timesteps": 1}])
+@pytest.mark.parametrize("variant", [ONE_BLOCK, VARIANTS["prune-only"] | ONE_BLOCK | {"timesteps": 1}])
 def test_export_holds_for_other_batches_and_widths(variant):
     """One exported program, traced at one shape, gives the plain network's answers at others."""
     net = build(**variant).double()
