@@ -10,6 +10,7 @@ from torch import nn
 
 from spikehtr.config import InkCoderConfig, ReducerConfig
 from spikehtr.engine.native import DENSE, EVENTS, TILES, library
+from spikehtr.engine.operations import depthwise
 from spikehtr.engine.parts import Layer, Memory, Products, half_bits
 from spikehtr.engine.reducing import reduce_line
 from spikehtr.errors import SpikeHTRError
@@ -78,25 +79,12 @@ def test_products(shape, outputs, geometry, mode, threads, bias):
     st.sampled_from([(5, 5), (3, 3), (1, 7)]),
 )
 def test_depthwise(shape, kernel):
-    steps, height, width, channels = shape
+    channels = shape[3]
     x, weight = torch.randn(shape), torch.randn(channels, 1, *kernel)
     run = Products(HAVE, Memory())
-    source, out = run.map("in", shape), run.map("out", shape)
+    source = run.map("in", shape)
     source.dense[:] = x.numpy().ravel()
-    taps = np.ascontiguousarray(weight.flatten(1).T.numpy())
-    run.call(
-        "depthwise",
-        x=source.dense.ctypes.data,
-        weight=taps.ctypes.data,
-        out=out.dense.ctypes.data,
-        sums=None,
-        steps=steps,
-        height=height,
-        width=width,
-        channels=channels,
-        kernel_h=kernel[0],
-        kernel_w=kernel[1],
-    )
+    out = depthwise(run, source, np.ascontiguousarray(weight.flatten(1).T.numpy()), kernel, "out")
     around = (kernel[0] // 2, kernel[1] // 2)
     expected = F.conv2d(x.permute(0, 3, 1, 2), weight, padding=around, groups=channels).permute(0, 2, 3, 1)
     assert torch.allclose(torch.from_numpy(out.dense.copy()).reshape(shape), expected, atol=1e-5)

@@ -8,88 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from spikehtr.engine.native import COPY, LIF, NO_NEURON, NUDGE, SILU, TILES
-from spikehtr.engine.parts import Floats, Layer, Map, Products, array, blocks, pointer
+from spikehtr.engine.native import COPY, NUDGE, SILU, TILES
+from spikehtr.engine.operations import PLAIN, Neuron, Norm, depthwise, elementwise, fire, identity, to_form
+from spikehtr.engine.parts import Floats, Layer, Map, Products, array, pointer
 from spikehtr.model.encoder import ConvMix2d, Encoder, SpikingConv2d, Stage
-from spikehtr.model.lif import MultiStepLIF
-from spikehtr.model.masking import MaskedGroupNorm
-
-
-class Norm:
-    """GroupNorm: from block sums to scale and shift [T, C]."""
-
-    def __init__(self, module: MaskedGroupNorm) -> None:
-        self.groups, self.eps = module.groups, module.eps
-        self.weight, self.bias = array(module.weight), array(module.bias)
-
-    def __call__(self, run: Products, sums: Floats, x: Map, rows: int | None = None) -> tuple[Floats, Floats]:
-        """`rows`: into how many blocks the sums were taken, where that is not the usual number."""
-        count = x.steps * x.channels
-        scale, shift = run.memory.take("scale", count), run.memory.take("shift", count)
-        parts = blocks(x.positions) if rows is None else rows
-        run.library.norm(
-            pointer(sums),
-            x.steps,
-            parts,
-            x.positions,
-            x.channels,
-            self.groups,
-            self.eps,
-            pointer(self.weight),
-            pointer(self.bias),
-            pointer(scale),
-            pointer(shift),
-        )
-        return scale, shift
-
-
-class Neuron:
-    """LIF with the network's constants, or none."""
-
-    def __init__(self, module: nn.Module | None) -> None:
-        assert module is None or isinstance(module, MultiStepLIF)
-        self.kind = NO_NEURON if module is None else LIF
-        self.decay = 0.0 if module is None else module.config.decay
-        self.threshold = 1.0 if module is None else module.config.threshold
-
-
-def fire(
-    run: Products,
-    raw: Map,
-    affine: tuple[Floats, Floats],
-    neuron: Neuron,
-    out: Map,
-    alpha: float = 0.0,
-    residual: Map | None = None,
-    sums: str | None = None,
-    kind: int | None = None,
-) -> Floats | None:
-    """out = neuron(raw * scale + shift) + alpha * (...) + residual, in the forms `out` has; its sums where named."""
-    found = None
-    if sums is not None:
-        found = run.memory.take(sums, raw.steps * blocks(raw.positions) * 2 * raw.channels)
-    run.call(
-        "fire",
-        out.reader,
-        raw=pointer(raw.dense),
-        scale=pointer(affine[0]),
-        shift=pointer(affine[1]),
-        residual=None if residual is None else pointer(residual.dense),
-        out=pointer(out.dense),
-        **out.forms(),
-        sums=pointer(found),
-        steps=raw.steps,
-        positions=raw.positions,
-        channels=raw.channels,
-        neuron=neuron.kind if kind is None else kind,
-        decay=neuron.decay,
-        threshold=neuron.threshold,
-        alpha=alpha,
-    )
-    return found
-
-
-_PLAIN = Neuron(None)
 
 
 class ConvLayer:
@@ -107,34 +29,14 @@ class ConvLayer:
 
     def spread(self, run: Products, x: Map, name: str) -> tuple[Map, tuple[Floats, Floats]]:
         """The depthwise convolution of x, and its norm."""
-        out = run.map(name, (x.steps, x.height, x.width, x.channels))
         sums = run.memory.take("sums", x.steps * x.height * 2 * x.channels)
-        run.call(
-            "depthwise",
-            x=pointer(x.dense),
-            weight=pointer(self.taps),
-            out=pointer(out.dense),
-            sums=pointer(sums),
-            steps=x.steps,
-            height=x.height,
-            width=x.width,
-            channels=x.channels,
-            kernel_h=self.kernel[0],
-            kernel_w=self.kernel[1],
-        )
+        out = depthwise(run, x, self.taps, self.kernel, name, sums)
         return out, self.norm(run, sums, out, x.height)
 
     def multiply(self, run: Products, x: Map, name: str) -> tuple[Map, tuple[Floats, Floats]]:
         out, sums = run.product(self.layer, x, name, sums=True)
         assert sums is not None
         return out, self.norm(run, sums, out)
-
-
-def identity(run: Products, steps: int, channels: int) -> tuple[Floats, Floats]:
-    """Scale and shift that change nothing."""
-    one, zero = run.memory.take("one", steps * channels), run.memory.take("zero", steps * channels)
-    one[:], zero[:] = 1.0, 0.0
-    return one, zero
 
 
 class MixBlock:
@@ -157,7 +59,7 @@ class MixBlock:
         assert self.norm is not None
         assert found is not None
         normed = run.map("normed", shape, self.pw1.layer, dense=False)
-        fire(run, x, self.norm(run, found, x), _PLAIN, normed)
+        fire(run, x, self.norm(run, found, x), PLAIN, normed)
         return self._pointwise(run, x, normed, sums, self.pw2.neuron, self.pw2.alpha)
 
     def _spikes_first(self, run: Products, x: Map, sums: str | None) -> Floats | None:
@@ -165,10 +67,10 @@ class MixBlock:
         spikes = run.map("normed", shape)
         fire(run, x, plain, self.dw.neuron, spikes)
         raw, affine = self.dw.spread(run, spikes, "raw")
-        fire(run, raw, affine, _PLAIN, x, 0.0, x)
+        fire(run, raw, affine, PLAIN, x, 0.0, x)
         spikes = run.map("normed", shape, self.pw1.layer, dense=False)
         fire(run, x, plain, self.pw1.neuron, spikes)
-        return self._pointwise(run, x, spikes, sums, _PLAIN, 0.0)
+        return self._pointwise(run, x, spikes, sums, PLAIN, 0.0)
 
     def _pointwise(
         self, run: Products, x: Map, read: Map, sums: str | None, last: Neuron, alpha: float
@@ -200,50 +102,11 @@ class StageRun:
             read = to_form(run, x, conv.layer, "normed")
         raw, affine = conv.multiply(run, read, "raw")
         out = run.map(name, (raw.steps, raw.height, raw.width, raw.channels))
-        fire(run, raw, affine, _PLAIN if self.first else conv.neuron, out, conv.alpha)
+        fire(run, raw, affine, PLAIN if self.first else conv.neuron, out, conv.alpha)
         found = None
         for index, block in enumerate(self.blocks):
             found = block(run, out, sums if index == len(self.blocks) - 1 else None)
         return out, found
-
-
-def to_form(run: Products, x: Map, layer: Layer, name: str) -> Map:
-    """x in the form `layer` reads; itself where that is single numbers."""
-    if layer.mode != TILES:
-        return x
-    out = run.map(name, (x.steps, x.height, x.width, x.channels), layer, dense=False)
-    elementwise(run, COPY, x, out=x, forms=out)
-    return out
-
-
-def elementwise(
-    run: Products,
-    kind: int,
-    a: Map | int | None,
-    b: Map | int | None = None,
-    c: Map | int | None = None,
-    *,
-    out: Map,
-    forms: Map | None = None,
-    heads: int = 1,
-    lda: int | None = None,
-) -> None:
-    def address(x: Map | int | None) -> int | None:
-        return pointer(x.dense) if isinstance(x, Map) else x
-
-    run.call(
-        "elementwise",
-        a=address(a),
-        b=address(b),
-        c=address(c),
-        out=pointer(out.dense),
-        half=pointer((forms or out).half),
-        kind=kind,
-        rows=out.steps * out.positions,
-        channels=out.channels,
-        heads=heads,
-        lda=out.channels if lda is None else lda,
-    )
 
 
 class EncoderRun:
@@ -313,7 +176,7 @@ class EncoderRun:
             stride_w=right,
         )
         affine = self.stem_norm(run, sums, features, features.height)
-        fire(run, features, affine, _PLAIN, features, kind=SILU)
+        fire(run, features, affine, PLAIN, features, kind=SILU)
         steps = self.entry.timesteps
         out = run.map("x", (steps, features.height, features.width, channels))
         gates = self._gates(run, gray, out)
@@ -372,10 +235,10 @@ class EncoderRun:
         assert self.fusion is not None
         down = self.fusion.down
         fine = run.map("normed", (f2.steps, f2.height, f2.width, f2.channels), self.proj, dense=False)
-        fire(run, f2, self.norm_detail(run, sums2, f2), _PLAIN, fine)
+        fire(run, f2, self.norm_detail(run, sums2, f2), PLAIN, fine)
         detail, _ = run.product(self.proj, fine, "wide")
         coarse = run.map("normed", (f3.steps, f3.height, f3.width, f3.channels), self.gate, dense=False)
-        fire(run, f3, self.norm_gate(run, sums3, f3), _PLAIN, coarse)
+        fire(run, f3, self.norm_gate(run, sums3, f3), PLAIN, coarse)
         gate, _ = run.product(self.gate, coarse, "raw")
         run.call(
             "fuse",
@@ -414,6 +277,3 @@ class EncoderRun:
         tokens = run.map("tokens", shape)
         elementwise(run, NUDGE, attended, nudge, largest, out=tokens)
         return tokens
-
-
-__all__ = ["ConvLayer", "EncoderRun", "Neuron", "Norm", "elementwise", "fire", "to_form"]

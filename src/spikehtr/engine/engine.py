@@ -23,7 +23,8 @@ from spikehtr.data.images import load_line
 from spikehtr.engine.encoder import EncoderRun
 from spikehtr.engine.mixer import BlockRun, TokenFire
 from spikehtr.engine.native import DENSE, EVENTS, TILES, library
-from spikehtr.engine.parts import Floats, Layer, Map, Memory, Products, array, pointer
+from spikehtr.engine.operations import depthwise
+from spikehtr.engine.parts import Floats, Layer, Map, Memory, Products, array
 from spikehtr.engine.reducing import reduce_line
 from spikehtr.errors import SpikeHTRError
 from spikehtr.inference import as_floats
@@ -195,20 +196,7 @@ class Engine:
 
     def _positions(self, run: Products, z: Map) -> Map:
         """Z + P_abs + CPE(Z)."""
-        near = run.map("near", (z.steps, 1, z.width, z.channels))
-        run.call(
-            "depthwise",
-            x=pointer(z.dense),
-            weight=pointer(self.cpe_taps),
-            out=pointer(near.dense),
-            sums=None,
-            steps=z.steps,
-            height=1,
-            width=z.width,
-            channels=z.channels,
-            kernel_h=1,
-            kernel_w=len(self.cpe_taps),
-        )
+        near = depthwise(run, z, self.cpe_taps, (1, len(self.cpe_taps)), "near")
         last = len(self.table) - 1
         shrink = np.float32(min(last / max(z.width - 1, 1), 1.0))
         place = np.minimum(np.arange(z.width, dtype=np.float32) * shrink, np.float32(last))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from torch import nn
 
-from spikehtr.engine.encoder import Neuron, elementwise
 from spikehtr.engine.native import COPY, GATE_KEYS, LARGE_KERNEL, SCALE, TILES
+from spikehtr.engine.operations import Neuron, depthwise, elementwise
 from spikehtr.engine.parts import Layer, Map, Products, array, pointer
 from spikehtr.model.masking import TokenNorm
 from spikehtr.model.mixer import Branch, LargeKernel, LinearAttention, MixerBlock, QKMix, SpikingMLP
@@ -43,7 +45,7 @@ def _shape(x: Map, channels: int | None = None) -> tuple[int, int, int, int]:
     return x.steps, 1, x.width, channels or x.channels
 
 
-class BranchRun:
+class BranchRun(ABC):
     """A branch of a block: x in place, x + spikes of the branch's outlet."""
 
     def __init__(self, name: str, module: Branch) -> None:
@@ -53,11 +55,13 @@ class BranchRun:
         self.last = Layer.of(f"{name}.out", outlet.linear)
         self.fire = TokenFire(outlet.norm, outlet.neuron)
 
+    @abstractmethod
     def layers(self) -> list[Layer]:
-        raise NotImplementedError
+        """Its products."""
 
+    @abstractmethod
     def drive(self, run: Products, x: Map) -> Map:
-        raise NotImplementedError
+        """What drives the outlet's neuron."""
 
     def __call__(self, run: Products, x: Map) -> None:
         self.fire(run, self.drive(run, x), x, x)
@@ -136,20 +140,7 @@ class LargeKernelRun(BranchRun):
         u = run.map("u", _shape(x, wide))
         assert u.dense is not None
         u.dense.reshape(-1, wide)[:] = three.dense.reshape(-1, 3 * wide)[:, :wide]
-        near = run.map("near", _shape(x, wide))
-        run.call(
-            "depthwise",
-            x=pointer(u.dense),
-            weight=pointer(self.taps),
-            out=pointer(near.dense),
-            sums=None,
-            steps=x.steps,
-            height=1,
-            width=x.width,
-            channels=wide,
-            kernel_h=1,
-            kernel_w=len(self.taps),
-        )
+        near = depthwise(run, u, self.taps, (1, len(self.taps)), "near")
         fired = self.near(run, near, run.map("spikes", _shape(x, wide)))
         y = run.map("wide", _shape(x, wide), self.last)
         start = three.dense.ctypes.data + 4 * wide
@@ -185,6 +176,3 @@ class BlockRun:
     def __call__(self, run: Products, x: Map) -> None:
         for branch in self.branches:
             branch(run, x)
-
-
-__all__ = ["BlockRun", "TokenFire"]
