@@ -4,16 +4,15 @@ import csv
 import io
 import json
 import shutil
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from test_cli import run as command
 
 from conftest import draw_line, micro
-from spikehtr.cli import main
 from spikehtr.data.compiling import compile_store
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.recognizer import Recognizer
@@ -55,15 +54,12 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def run(place, capsys, monkeypatch):
-    """Runs the command in this process: its exit code, output and messages."""
+def run(place):
+    """The command where `place` is: its exit code, output and messages."""
 
     def call(*args):
-        monkeypatch.setattr(sys, "argv", ["spikehtr", "evaluate", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        told = capsys.readouterr()
-        return stop.value.code, told.out, told.err
+        done = command("evaluate", *args)
+        return done.returncode, done.stdout, done.stderr
 
     return call
 

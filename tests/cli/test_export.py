@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from test_cli import run as command
 
 from conftest import draw_line, micro
 from spikehtr.baselines import build
-from spikehtr.cli import main
 from spikehtr.config import Config
 from spikehtr.text import Charset
 from spikehtr.weights import save_model
@@ -47,13 +47,12 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def run(place, capsys, monkeypatch):
+def run(place):
+    """The command where `place` is: its exit code, output and messages."""
+
     def call(*args):
-        monkeypatch.setattr(sys, "argv", ["spikehtr", "export", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        told = capsys.readouterr()
-        return stop.value.code, told.out, told.err
+        done = command("export", *args)
+        return done.returncode, done.stdout, done.stderr
 
     return call
 

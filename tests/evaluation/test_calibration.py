@@ -122,7 +122,7 @@ def test_the_summary_its_notes_and_its_picture():
     assert part["calibrated"]["ece"] == pytest.approx(15 / 16 - 0.25)
     assert sum(b["count"] for b in part["raw"]["reliability"]) == 16
     result = {"calibration": summary, "lines": 2}
-    notes = file_notes(result, ["/home/someone/letters"], "validation")
+    notes = file_notes(result, ["scans/letters"], "validation")
     assert notes["temperature"] == 2.0
     assert notes["calibration"]["data"] == ["letters"]
     assert notes["calibration"]["ece"]["characters"] == {"before": 0.4375, "after": 0.6875}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -37,7 +38,7 @@ class Columns:
         return x * self._masks[factor]
 
 
-class Baseline(Network):
+class Baseline(Network, ABC):
     """A network in two parts: `features` makes tokens of a line, `read` makes logits of tokens.
 
     Between them the reducer can be switched on (`model.reducer`). Its preview comes from `shortcut`, a CTC head on the
@@ -53,13 +54,13 @@ class Baseline(Network):
         super().__init__(config, vocab_size)
         self.reducer = CTCLengthReducer(config.reducer)
 
+    @abstractmethod
     def features(self, ink: Tensor, own: Columns) -> Tensor:
         """[B, C, H, n stride] with ink at 1 and paper and padding at 0 -> [B, n, d], 0 where padded."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, tokens: Tensor, lengths: Tensor, known: HostCopy) -> Tensor:
         """[B, L, d], [B] and the same on its way to the host -> logits [B, L, V]"""
-        raise NotImplementedError
 
     @property
     def reduces(self) -> bool:

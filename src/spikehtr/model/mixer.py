@@ -7,6 +7,7 @@ holds two neurons, one on its features and one on its output, so a block adds wh
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -54,7 +55,7 @@ class MatchedMean(nn.Module):
         return matched / (1 + total.abs())[..., None]
 
 
-class Branch(nn.Module):
+class Branch(nn.Module, ABC):
     """What a block adds to its stream [T, B, L, d], mask [B, L]: spikes of `outlet`'s neuron, driven by `drive`."""
 
     out: SpikingLinear
@@ -63,8 +64,9 @@ class Branch(nn.Module):
     def outlet(self) -> SpikingLinear:
         return self.out
 
+    @abstractmethod
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        raise NotImplementedError
+        """[T, B, L, d], [B, L] -> what the outlet's norm reads, [T, B, L, d]."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return norm_and_fire(self.outlet.norm, self.outlet.neuron, self.drive(x, mask))

@@ -57,26 +57,37 @@ class LayerCount:
     eligible: bool = True
 
 
+LayerHook = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
+
+
+@contextmanager
+def watched_layers(net: nn.Module, hook: LayerHook) -> Iterator[None]:
+    """While open, `hook(name, module, inputs, output)` hears of every call of a layer that does arithmetic."""
+
+    def named(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+        return lambda module, inputs, output: hook(name, module, inputs, output)
+
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
+    handles = [m.register_forward_hook(named(name)) for name, m in net.named_modules() if isinstance(m, kinds)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 @contextmanager
 def counted_layers(net: nn.Module) -> Iterator[dict[str, LayerCount]]:
     """While open, every forward pass of `net` adds to the yielded table; closing removes all hooks."""
     table: dict[str, LayerCount] = {}
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
-        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            row = table.setdefault(name, LayerCount(name))
-            row.macs += layer_macs(module, inputs[0], output)
-            row.eligible = row.eligible and all(map(is_spikes, inputs))
+    def hook(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        row = table.setdefault(name, LayerCount(name))
+        row.macs += layer_macs(module, inputs[0], output)
+        row.eligible = row.eligible and all(map(is_spikes, inputs))
 
-        return hook
-
-    kinds = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
-    handles = [m.register_forward_hook(watch(name)) for name, m in net.named_modules() if isinstance(m, kinds)]
-    try:
+    with watched_layers(net, hook):
         yield table
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @dataclass(frozen=True)

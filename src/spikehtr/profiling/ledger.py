@@ -11,7 +11,7 @@ Not counted: biases, norms, pooling, gates, residual sums, softmax.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,9 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.model.masking import valid_mask
-from spikehtr.model.mixer import MatchedMean
 from spikehtr.model.recognizer import SpikeHTR
-from spikehtr.profiling.counts import LARGEST_COUNT, component
+from spikehtr.profiling.counts import LARGEST_COUNT, component, watched_layers
 from spikehtr.profiling.extent import Extent
 
 _LOOK = 4096  # values looked at first: an analog map shows in them
@@ -58,25 +57,17 @@ def recorded_work(net: SpikeHTR, extent: Extent) -> Iterator[dict[str, LayerWork
     """While open, every forward pass of `net` adds to the yielded table; closing removes all hooks."""
     table: dict[str, LayerWork] = {}
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-        def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            row = table.setdefault(name, LayerWork(name, weights=sum(p.numel() for p in module.parameters())))
-            if isinstance(module, nn.Conv1d | nn.Conv2d):
-                _convolution(row, module, inputs[0], output, extent)
-            elif isinstance(module, nn.Linear):
-                _linear(row, module, inputs[0], extent)
-            else:
-                _matched(row, inputs, extent)
+    def hook(name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        row = table.setdefault(name, LayerWork(name, weights=sum(p.numel() for p in module.parameters())))
+        if isinstance(module, nn.Conv1d | nn.Conv2d):
+            _convolution(row, module, inputs[0], output, extent)
+        elif isinstance(module, nn.Linear):
+            _linear(row, module, inputs[0], extent)
+        else:
+            _matched(row, inputs, extent)
 
-        return hook
-
-    kinds = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
-    handles = [m.register_forward_hook(watch(name)) for name, m in net.named_modules() if isinstance(m, kinds)]
-    try:
+    with watched_layers(net, hook):
         yield table
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _look(row: LayerWork, x: Tensor, inside: Tensor, count: int) -> Tensor | None:
