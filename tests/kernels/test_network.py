@@ -2,12 +2,17 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernels_help import DEVICE, needs_gpu
 
 from conftest import micro
 from spikehtr import kernels
 from spikehtr.config import Config
+from spikehtr.kernels.network import conv2d
 from spikehtr.model import SpikeHTR
+from spikehtr.model.encoder import Conv2d
 
 SMALL = {"dim": 16, "height": 4, "encoder__kernel": 1, "encoder__norm_groups": 2, "mixer__lk_kernel": 3}
 
@@ -54,6 +59,20 @@ def test_outputs_and_every_gradient_on_a_coarse_grid(monkeypatch):
     net = build(micro(**SMALL | grid | still | {"height": 16})).train()
     images = torch.rand(2, 1, 16, 11, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     assert_parity(net, images, torch.tensor([11, 6]), monkeypatch, 1e-3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from([1, 3]), st.sampled_from([(3, 3), (7, 3), (7, 7)]), st.integers(1, 9), st.integers(1, 13))
+def test_a_convolution_of_an_image(channels, kernel, height, width):
+    stride = tuple((side + 1) // 2 for side in kernel) if kernel != (3, 3) else (1, 1)
+    conv = Conv2d(channels, 5, kernel, stride, tuple(side // 2 for side in kernel)).double().to(DEVICE)
+    x = torch.randn(2, channels, height, width, dtype=torch.float64, device=DEVICE, requires_grad=True)
+    quick, plain = conv2d(conv, x), F.conv2d(x, conv.weight, conv.bias, stride, conv.padding)
+    assert torch.allclose(quick, plain)
+    seed = torch.randn_like(plain)
+    wanted, places = [x, conv.weight, conv.bias], (quick, plain)
+    for found, expected in zip(*(torch.autograd.grad(y, wanted, seed) for y in places), strict=True):
+        assert torch.allclose(found, expected)
 
 
 @needs_gpu

@@ -8,6 +8,7 @@ on the host to logits on the device. Lines are synthetic ink, labels random. Eve
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -130,5 +131,6 @@ class Step:
     def forget(self) -> None:
         """Free what the steps so far have left behind, and what a failed one held."""
         self.made.clear()
+        gc.collect()  # a recorded step and its recording hold each other, and the memory of a whole step
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
