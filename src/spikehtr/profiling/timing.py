@@ -18,6 +18,7 @@ from spikehtr.profiling.steps import FAST, REFERENCE, Case, Step, chosen, has_fa
 
 _WARM = 3
 _BURST = 0.5  # seconds of steps between two looks at the clock
+_FEWEST = 4  # of them: a run does not wait for the device after every other step
 _IMPORTED = time.time()
 
 
@@ -190,7 +191,7 @@ def _warm(step: Step, timing: Timing) -> int:
         step.forget()
         timing.peak_bytes = None
         return 0
-    return max(1, min(20, round(_BURST / seconds))) if step.device.type == "cuda" else 1
+    return max(_FEWEST, min(20, round(_BURST / seconds))) if step.device.type == "cuda" else 1
 
 
 def _time(step: Step, count: int, timing: Timing) -> float:
