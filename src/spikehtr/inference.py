@@ -58,6 +58,7 @@ def make_reader(net: Network, precision: Precision = "auto", graphs: Graphs = "o
     if device.type == "cpu":
         from spikehtr.engine.engine import Engine, unusable
 
+        half = half or (precision == "auto" and unusable(net, half=True) is None)
         if unusable(net, half) is None:
             return Engine(net, "bf16" if half else "fp32")
     if graphs != "none" and isinstance(net, SpikeHTR) and can_record(net):
@@ -66,7 +67,7 @@ def make_reader(net: Network, precision: Precision = "auto", graphs: Graphs = "o
 
 
 def in_half(precision: Precision, device: torch.device) -> bool:
-    """Whether to compute in bf16; by itself only on a GPU that has it."""
+    """Whether PyTorch computes in bf16; by itself only on a GPU that has it (the engine knows what CPUs have)."""
     if precision not in ("auto", "fp32", "bf16"):
         raise SpikeHTRError(f"precision must be auto, fp32 or bf16, not {precision!r}")
     if precision == "auto":

@@ -90,7 +90,8 @@ class Recognizer:
     ) -> Self:
         """A model file; the bundled one without `path`.
 
-        `precision`: fp32, bf16, or auto, which is bf16 on a GPU that has it and fp32 elsewhere.
+        `precision`: fp32, bf16, or auto, which is bf16 where the device is faster with it (GPUs that have it; CPUs with
+        a tile unit, AMX) and fp32 elsewhere.
         """
         path = bundled_model() if path is None else path
         loaded = load_model(path)

@@ -141,7 +141,10 @@ def test_layers_that_fire_seldom_are_read_as_lists():
 
 def test_the_recogniser_takes_it_by_itself_and_steps_back_where_it_must(monkeypatch):
     net = network()
-    assert isinstance(make_reader(net), Engine)
+    chosen = make_reader(net)
+    assert isinstance(chosen, Engine)
+    assert chosen.precision == ("bf16" if library().tiles else "fp32")  # the faster one
+    assert make_reader(net, "fp32").precision == "fp32"
     assert isinstance(make_reader(network(neuron="gelu")), PlainReader)
     assert isinstance(make_reader(network(entry="poisson")), PlainReader)
     assert isinstance(make_reader(network().double()), PlainReader)

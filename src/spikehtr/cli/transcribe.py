@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
@@ -74,6 +74,10 @@ def transcribe(
         Optional[int], typer.Option("--batch-size", min=1, help="Lines read at a time; 16 on a CPU, 128 on a GPU.")
     ] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"],
+        typer.Option("--precision", help="auto: bf16 where that is faster; fp32 rounds least."),
+    ] = "auto",
 ) -> None:
     """Read handwriting: find the lines of each page, read them, write what they say.
 
@@ -97,7 +101,7 @@ def transcribe(
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
-    recognizer = None if lines_only else Recognizer.load(model, chosen)
+    recognizer = None if lines_only else Recognizer.load(model, chosen, precision)
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
     run = Run(form.value, output, resume, overlay, min_confidence, failures=list(missing))
