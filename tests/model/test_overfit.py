@@ -11,11 +11,12 @@ from spikehtr.model.losses import spike_htr_loss
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.text import Charset
 
-WORDS = ["ink", "spike", "hand", "read", "letter", "abbé", "notes", "quill"]
-HEIGHT = 24
+WORDS = ["mi", "im", "lo", "ol", "mo", "om", "li", "il"]  # whose order alone tells half of them apart
+HEIGHT = 16
 QUICK = {
     "height": HEIGHT,
     "encoder__expansion": 1.0,  # half of what the other tests have: eight words need no more, and a step takes half
+    "reducer__gamma": 0.5,  # of a line's few positions some may go
     "encoder__bypass_init": 0.3,
     "mixer__dropout": 0.0,
     "mixer__drop_path": 0.0,
@@ -36,7 +37,7 @@ def read(net, charset, images, widths):
 @pytest.mark.parametrize("variant", LEARNED)
 def test_overfits_eight_lines(variant):
     config = micro(**(QUICK | VARIANTS[variant]))
-    images, widths = to_batch([draw_line(word, HEIGHT, seed=i) for i, word in enumerate(WORDS)])
+    images, widths = to_batch([draw_line(f" {word} ", HEIGHT, seed=i) for i, word in enumerate(WORDS)])
     charset = Charset.from_texts(WORDS)
     labels = [torch.tensor(charset.encode(word)) for word in WORDS]
     targets = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True)
@@ -45,8 +46,8 @@ def test_overfits_eight_lines(variant):
 
     torch.manual_seed(0)
     net = SpikeHTR(config.model, len(charset))
-    optimizer = torch.optim.AdamW(net.parameters(), lr=8e-3)
-    texts: list[str] = []
+    optimizer = torch.optim.AdamW(net.parameters(), lr=7e-3)
+    texts, at_work = [""], False
     for step in range(1, 401):
         net.train()
         out = net(images, widths, need)
@@ -56,9 +57,10 @@ def test_overfits_eight_lines(variant):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
-        if step % 10 == 0 and step >= 20:
+        if step % 5 == 0:
             texts, ratio = read(net, charset, images, widths)
-            if texts == WORDS:
+            at_work = (ratio == 1) == (variant == "no-reduction")
+            if texts == WORDS and at_work:
                 break
     assert texts == WORDS
-    assert (ratio == 1) == (variant == "no-reduction")  # the reduction was at work while it learned
+    assert at_work  # the reduction, while it reads without error
