@@ -87,7 +87,7 @@ def test_a_study_from_data_to_table(name, lines, tmp_path):
 
 
 def test_the_names_are_all_there():
-    assert study_names() == EIGHT
+    assert set(study_names()) == {*EIGHT, "fine-tuning"}
 
 
 def test_the_same_command_goes_on_and_more_seeds_give_other_intervals(lines, tmp_path):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -5,9 +6,11 @@ from hypothesis import strategies as st
 
 from conftest import micro
 from spikehtr import SpikeHTR
+from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset
 from spikehtr.training.finetune import change_charset, starting_weights
+from spikehtr.training.sets import _drawn
 from spikehtr.weights import Loaded
 
 letters = st.text("abcdefgh", min_size=1)
@@ -92,3 +95,15 @@ def test_a_changed_network_keeps_what_fits_and_says_so(loaded, change):
     shared = [name for name in start if name in old]
     assert all(torch.equal(start[name], old[name]) for name in shared)
     assert net(torch.rand(1, 1, 32, 40)).logits.isfinite().all()
+
+
+@given(st.integers(1, 40), st.integers(0, 3))
+def test_fewer_lines_are_among_more_of_the_same_seed(count, seed):
+    rows = np.arange(100, 130)
+    config = Config().with_overrides({"training.seed": seed, "data.train_lines": count})
+    some = _drawn(rows, config, [])
+    more = _drawn(rows, config.with_overrides({"data.train_lines": count + 1}), [])
+    assert len(set(some)) == len(some) == min(count, 30)
+    assert set(some) <= set(more) <= set(rows)
+    assert list(some) == sorted(some)
+    assert list(_drawn(rows, config.with_overrides({"data.train_lines": 0}), [])) == list(rows)

@@ -23,7 +23,8 @@ def study(
         str,
         typer.Argument(
             metavar="NAME",
-            help="t-sweep, scale, inkcoder, reduction, encoder, mixer, ann-control, main; or an overlay's .yaml file.",
+            help="t-sweep, scale, inkcoder, reduction, encoder, mixer, ann-control, main, fine-tuning; "
+            "or an overlay's .yaml file.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the study: runs, tables, plot, report.")],
@@ -40,6 +41,10 @@ def study(
         typer.Option("--preset", "-p", help="Tier of the variants that name none: tiny, small, medium, base."),
     ] = None,
     overrides: Overrides = None,
+    start: Annotated[
+        Optional[Path],
+        typer.Option("--from", metavar="MODEL", help="The model that fine-tuning begins with, for a study of that."),
+    ] = None,
     only: Annotated[
         Optional[str], typer.Option("--only", metavar="VARIANT[,..]", help="Run these variants and no others.")
     ] = None,
@@ -78,7 +83,7 @@ def study(
         raise SpikeHTRError("--budget and --epochs both end a run: give one of them")
     names = tuple(part.strip() for part in (only or "").split(",") if part.strip())
     command = tuple(sys.argv[1:])
-    given = (tuple(overrides or ()), budget, epochs, seeds, names, allow_unknown, command)
+    given = (tuple(overrides or ()), budget, epochs, seeds, names, allow_unknown, command, start)
     plan = Plan(chosen, output, name_data(data), preset, *given)
     tasks = plan.tasks()
     if not tasks:

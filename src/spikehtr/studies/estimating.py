@@ -24,8 +24,8 @@ def minutes_of(tasks: Sequence[Task], device: str) -> list[float]:
     lines: dict[Hashable, int] = {}
     found = []
     for task in tasks:
-        if task.max_minutes is not None:
-            found.append(task.max_minutes)
+        if task.max_minutes is not None or not task.train:
+            found.append((task.max_minutes or 0.0) * task.train)
             continue
         c = task.config
         kind = _kind(c)
@@ -36,7 +36,8 @@ def minutes_of(tasks: Sequence[Task], device: str) -> list[float]:
             store = open_lines([task.source], c.model.height, c.data.max_width)
             marked = len(store.rows("train"))
             lines[place] = marked or math.ceil(0.9 * len(store.rows()))
-        found.append(c.training.epochs * lines[place] * seconds[kind] / 60)
+        trained_on = min(lines[place], c.data.train_lines or lines[place])
+        found.append(c.training.epochs * trained_on * seconds[kind] / 60)
     return found
 
 

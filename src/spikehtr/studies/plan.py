@@ -34,7 +34,10 @@ class Paper(Part):
 
 
 class Variant(Part):
-    """One row: a preset and overrides. With `why` it is the paper's alone; with `asked` it runs only when asked for."""
+    """One row: a preset and overrides. With `why` it is the paper's alone; with `asked` it runs only when asked for.
+
+    It is trained from scratch, or from a model that the user names, or it is that model as it is.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     label: str
@@ -43,6 +46,9 @@ class Variant(Part):
     paper: tuple[str, ...] = ()  # as printed, one for each of the table's columns
     why: str = ""
     asked: bool = False
+    begin: Literal["scratch", "model", "as-is"] = "scratch"
+    at: float | None = None  # its place along the study's axis
+    series: str = ""  # which curve it belongs to there
 
 
 class Pair(Part):
@@ -63,6 +69,7 @@ class Study(Part):
     reference: str | None = None  # the row that every other is compared with
     compare: tuple[tuple[str, str], ...] = ()
     pair: Pair | None = None
+    axis: str = ""  # what grows from variant to variant: error rates are drawn as curves over it
     variants: tuple[Variant, ...]
 
     @model_validator(mode="after")
@@ -77,9 +84,16 @@ class Study(Part):
         for v in self.variants:
             if v.paper and len(v.paper) != len(self.paper.columns):
                 raise ValueError(f"{v.name}: {len(v.paper)} published values for {len(self.paper.columns)} columns")
-            if not v.why and not (v.preset or self.preset):
+            if not v.why and not (v.preset or self.preset or self.takes_model):
                 raise ValueError(f"{v.name}: no preset")
+            if self.axis and v.at is None:
+                raise ValueError(f"{v.name}: no place (at) on the axis")
         return self
+
+    @property
+    def takes_model(self) -> bool:
+        """Whether the user has to name one: its settings are then every variant's, too."""
+        return any(v.begin != "scratch" for v in self.variants)
 
     @property
     def comparisons(self) -> tuple[tuple[str, str], ...]:
@@ -101,7 +115,7 @@ class Study(Part):
         if variant.why:
             return f"not reproduced: {variant.why}"
         preset = variant.preset or self.preset
-        if preset not in PRESETS:
+        if preset not in PRESETS and not self.takes_model:
             return f"not run: there is no preset called {preset}"
         if only and variant.name not in only:
             return "not run: not asked for"
@@ -116,11 +130,13 @@ class Study(Part):
         overrides: tuple[str, ...] = (),
         epochs: int | None = None,
         seed: int = 0,
+        model: Config | None = None,
     ) -> Config:
-        """Preset, then what the study, the user and the variant set, in this order: the variant has the last word."""
+        """Preset (or the settings of the user's model), then what the study, the user and the variant set, in this
+        order: the variant has the last word."""
         if preset and variant.preset:
             raise SpikeHTRError(f"the variants of {self.name} have presets of their own: leave --preset out")
-        config = Config.preset(preset or variant.preset or self.preset or "base")
+        config = model or Config.preset(preset or variant.preset or self.preset or "base")
         config = config.with_overrides(self.set).with_overrides(overrides).with_overrides(variant.set)
         changes: dict[str, Any] = {"training.seed": config.training.seed + seed}
         if epochs is not None:

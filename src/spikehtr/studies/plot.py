@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from spikehtr.studies.comparisons import number
 from spikehtr.studies.plan import Study, Variant
-from spikehtr.studies.results import Block
+from spikehtr.studies.results import Block, Estimate
 
 _SPLITS = (("validation", "#0072b2", "o", -0.16), ("test", "#d55e00", "s", 0.16))  # colour-blind safe, shapes differ
 _PAPER = (("#009e73", "^"), ("#cc79a7", "D"), ("0.35", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("0.6", "*"))
@@ -21,7 +21,9 @@ _ABOVE = 24  # points between a panel and its title, where the legend stands
 
 
 def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
-    """Rows from top to bottom as in the table; CER in percent."""
+    """Rows from top to bottom as in the table, or curves over the study's axis; CER in percent."""
+    if study.axis:
+        return _curves(study, blocks)
     rows = len(study.variants)
     panels = max(1, len(blocks) + bool(study.paper.rates))
     figure = Figure(figsize=(3.2 + 3.4 * panels, 1.7 + 0.42 * rows), layout="constrained", dpi=110)
@@ -52,15 +54,55 @@ def _ours(panel: Axes, block: Block) -> None:
         known = [(place, estimate) for place, estimate in found if estimate is not None]
         if not known:
             continue
-        middles = [100 * e.mean for _, e in known]
-        reach = [
-            [100 * (e.mean - e.interval[0]) if e.interval else 0.0 for _, e in known],
-            [100 * (e.interval[1] - e.mean) if e.interval else 0.0 for _, e in known],
-        ]
+        middles, reach = _bars([estimate for _, estimate in known])
         places = [place + shift for place, _ in known]
         panel.errorbar(
             middles, places, xerr=reach, fmt=marker, color=colour, capsize=3, markersize=5, linewidth=1.2, label=split
         )
+
+
+def _curves(study: Study, blocks: Sequence[Block]) -> Figure:
+    """A panel for each data set; test lines where there are any."""
+    figure = Figure(figsize=(1.2 + 4.4 * max(1, len(blocks)), 3.8), layout="constrained", dpi=110)
+    FigureCanvasAgg(figure)
+    places = sorted({variant.at for variant in study.variants if variant.at is not None})
+    series = list(dict.fromkeys(variant.series for variant in study.variants))
+    panels = figure.subplots(1, max(1, len(blocks)), squeeze=False, sharey=True)[0]
+    for panel, block in zip(panels, blocks, strict=False):
+        split = "test" if any(row.seeds("test") for row in block.rows) else "validation"
+        for (colour, marker), name in zip(_PAPER, series, strict=False):
+            known = [
+                (row.variant.at, estimate)
+                for row in block.rows
+                if row.variant.series == name and (estimate := block.estimate(row, split, "cer")) is not None
+            ]
+            if known:
+                x, estimates = zip(*sorted(known, key=lambda pair: pair[0] or 0), strict=True)
+                middles, reach = _bars(estimates)
+                panel.errorbar(
+                    x, middles, yerr=reach, color=colour, marker=marker, capsize=3, linewidth=1.4, label=name
+                )
+        panel.set_xscale("symlog", linthresh=next((place for place in places if place > 0), 1))
+        panel.set_xticks(places, [f"{place:,.0f}" for place in places])
+        panel.minorticks_off()
+        panel.set_ylim(bottom=0)
+        panel.set_xlabel(study.axis)
+        panel.set_title(f"{block.data}, {split} lines", fontsize=10)
+        panel.grid(color="0.92")
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(frameon=False, fontsize=9)
+    panels[0].set_ylabel("CER, %")
+    return figure
+
+
+def _bars(estimates: Sequence[Estimate]) -> tuple[list[float], list[list[float]]]:
+    """Means, and how far their intervals reach down and up, in percent."""
+    middles = [100 * e.mean for e in estimates]
+    down = [100 * (e.mean - e.interval[0]) if e.interval else 0.0 for e in estimates]
+    up = [100 * (e.interval[1] - e.mean) if e.interval else 0.0 for e in estimates]
+    return middles, [down, up]
 
 
 def _papers(panel: Axes, study: Study) -> None:

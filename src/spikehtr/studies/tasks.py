@@ -34,6 +34,8 @@ class Task:
     max_minutes: float | None = None
     allow_unknown: bool = False
     command: tuple[str, ...] = ()  # what the user typed, for the run's papers
+    start: str | None = None  # a model to go on from
+    train: bool = True  # otherwise that model is read as it is
 
     @property
     def finished(self) -> bool:
@@ -54,7 +56,7 @@ class Task:
         write_json(self.folder / TASK, values)
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("data", "source", "variant", "label", "seed", "max_minutes", "allow_unknown")
+        names = ("data", "source", "variant", "label", "seed", "max_minutes", "allow_unknown", "start", "train")
         rest = {"config": self.config.to_dict(), "command": list(self.command)}
         return {name: getattr(self, name) for name in names} | rest
 
@@ -82,6 +84,7 @@ class Plan:
     only: tuple[str, ...] = ()
     allow_unknown: bool = False
     command: tuple[str, ...] = ()
+    start: Path | None = None  # the model that variants begin with
 
     def variants(self) -> Iterator[tuple[Variant, str]]:
         """Every variant, and why it does not run (empty where it does)."""
@@ -93,25 +96,41 @@ class Plan:
     def tasks(self) -> list[Task]:
         """Seeds outermost, so that a study that is stopped early has compared all variants once."""
         running = [variant for variant, why in self.variants() if not why]
+        model = self._model()
         return [
-            self._task(data, source, variant, seed)
+            self._task(data, source, variant, seed, model)
             for seed in range(self.seeds)
             for data, source in self.data.items()
             for variant in running
         ]
 
-    def _task(self, data: str, source: str, variant: Variant, seed: int) -> Task:
+    def _model(self) -> Config | None:
+        """The settings of the model that the study begins with, where it needs one."""
+        if self.study.takes_model != (self.start is not None):
+            what = "begins with a model: name it by" if self.study.takes_model else "trains from scratch: leave out"
+            raise SpikeHTRError(f"{self.study.name} {what} --from")
+        if self.start is None:
+            return None
+        if self.preset:
+            raise SpikeHTRError("--from takes its settings from the model file: leave --preset out")
+        from spikehtr.weights import load_model  # torch is loaded where it is needed
+
+        return load_model(self.start).config
+
+    def _task(self, data: str, source: str, variant: Variant, seed: int, model: Config | None) -> Task:
         return Task(
             data,
             source,
             variant.name,
             variant.label,
             seed,
-            self.study.config(variant, self.preset, self.overrides, self.epochs, seed),
+            self.study.config(variant, self.preset, self.overrides, self.epochs, seed, model),
             run_folder(self.folder, data, variant.name, seed),
             self.budget,
             self.allow_unknown,
             self.command,
+            None if variant.begin == "scratch" else str(self.start),
+            variant.begin != "as-is",
         )
 
     def write(self) -> None:
@@ -139,6 +158,7 @@ class Plan:
             "epochs": self.epochs,
             "allow_unknown": self.allow_unknown,
             "seeds": self.seeds,
+            "start": str(self.start) if self.start else None,
             "command": list(self.command),
         }
 
@@ -160,6 +180,7 @@ class Plan:
             (),
             values["allow_unknown"],
             tuple(values["command"]),
+            Path(values["start"]) if values.get("start") else None,
         )
 
 

@@ -59,33 +59,49 @@ def _carry_out(task: Task, device: str) -> bool:
         def say(text: str) -> None:
             print(text, file=log, flush=True)
 
-        begun = any((task.folder / name).exists() for name in (LAST, PREVIOUS))
-        job = Job(
-            task.config,
-            [task.source],
-            task.folder,
-            max_minutes=task.max_minutes,
-            resume=begun,
-            allow_unknown=task.allow_unknown,
-            worst=_WORST,
-        )
-        job.claim_folder()
-        fabric = make_fabric(device, 1, task.config.training.precision)
-        fabric.launch()
-        outcome = carry_out(job, fabric, say, _teller(say))
-        if not outcome.finished:
-            say(f"stopped at step {outcome.step}")
-            return False
-        model = load_model(task.folder / BEST)
-        test = _split(task, model, "test")
-        if len(test):
-            about = {"model": BEST, "split": "test"}
-            batch, workers = task.config.training.batch_size, task.config.data.workers
-            read = evaluate_lines(model.net.to(device), [test], batch_size=batch, workers=workers, about=about)
-            write_evaluation(task.folder / "test", read, _WORST)
-        write_json(task.folder / RESULT, _facts(task, model, str(fabric.device)))
+        if task.train:
+            if not _train(task, device, say):
+                return False
+            model = load_model(task.folder / BEST)
+        else:
+            assert task.start is not None
+            model = load_model(task.start)
+            _read(task, model, "validation", device)
+        _read(task, model, "test", device)
+        write_json(task.folder / RESULT, _facts(task, model, device))
         say("done")
         return True
+
+
+def _train(task: Task, device: str, say: Callable[[str], None]) -> bool:
+    """Whether it came to its end. The report that comes with a training reads the validation lines, too."""
+    job = Job(
+        task.config,
+        [task.source],
+        task.folder,
+        Path(task.start) if task.start else None,
+        max_minutes=task.max_minutes,
+        resume=any((task.folder / name).exists() for name in (LAST, PREVIOUS)),
+        allow_unknown=task.allow_unknown,
+        worst=_WORST,
+    )
+    job.claim_folder()
+    fabric = make_fabric(device, 1, task.config.training.precision)
+    fabric.launch()
+    outcome = carry_out(job, fabric, say, _teller(say))
+    if not outcome.finished:
+        say(f"stopped at step {outcome.step}")
+    return outcome.finished
+
+
+def _read(task: Task, model: Loaded, split: str, device: str) -> None:
+    """Read a split's lines, if there are any, and write what `evaluate` would."""
+    lines = _split(task, model, split)
+    if len(lines):
+        about = {"model": BEST if task.train else Path(task.start or "").name, "split": split}
+        batch, workers = task.config.training.batch_size, task.config.data.workers
+        read = evaluate_lines(model.net.to(device), [lines], batch_size=batch, workers=workers, about=about)
+        write_evaluation(task.folder / split, read, _WORST)
 
 
 def _teller(say: Callable[[str], None]) -> Callable[[Told], None]:
@@ -107,8 +123,9 @@ def _split(task: Task, model: Loaded, split: str) -> Lines:
 
 def _facts(task: Task, model: Loaded, device: str) -> dict[str, Any]:
     """What the table tells of a row beside its error rates."""
-    rows = read_log(task.folder)
+    rows = read_log(task.folder) if task.train else []
     speeds = sorted(row["lines_per_second"] for row in rows)
+    last = rows[-1] if rows else {"seconds": 0.0, "step": 0, "epoch": 0}
     read = read_json(task.folder / "validation" / "evaluation.json")
     ratio = read["keep_ratio"] if read else 1.0
     made = read_json(task.folder / "environment.json") or {}
@@ -119,12 +136,12 @@ def _facts(task: Task, model: Loaded, device: str) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in model.net.parameters()),
         "macs": _macs(task.config, model.net.vocab_size, ratio),
         "firing_rate": _firing_rate(task, model, device),
-        "minutes": rows[-1]["seconds"] / 60,
-        "steps": rows[-1]["step"],
-        "epochs": rows[-1]["epoch"],
-        "training_lines_per_second": speeds[len(speeds) // 2],
+        "minutes": last["seconds"] / 60,
+        "steps": last["step"],
+        "epochs": last["epoch"],
+        "training_lines_per_second": speeds[len(speeds) // 2] if speeds else None,
         "device": made.get("device", device),
-        "digest": model.notes["data"]["digest"],
+        "digest": model.notes["data"]["digest"] if task.train else _split(task, model, "test").store.digest(),
     }
 
 

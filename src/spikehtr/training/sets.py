@@ -46,7 +46,7 @@ def training_sets(
         remarks.append(
             f"no line is marked as training: every {_HOLD_OUT}th of {len(everything)} is held out to validate"
         )
-    train = _spellable(store, train, config, remarks)
+    train = _drawn(_spellable(store, train, config, remarks), config, remarks)
     charset = _charset(store, train, known, mode, remarks)
     if known is not None and mode == "keep":
         train = _writable(store, train, charset, remarks)
@@ -81,6 +81,16 @@ def _spellable(store: LineStore, rows: Indices, config: Config, remarks: list[st
             f"{config.data.max_width} and left out; `spikehtr data check` lists them"
         )
     return rows[~narrow]
+
+
+def _drawn(rows: Indices, config: Config, remarks: list[str]) -> Indices:
+    """`data.train_lines` of the rows. With one seed, those of a smaller number are among those of a larger one."""
+    wanted = config.data.train_lines
+    if not wanted:
+        return rows
+    remarks.append(f"data.train_lines: {min(wanted, len(rows))} of {len(rows)} lines are trained on")
+    order = np.random.default_rng(config.training.seed).permutation(len(rows))
+    return np.sort(rows[order[:wanted]])
 
 
 def _writable(store: LineStore, rows: Indices, charset: Charset, remarks: list[str]) -> Indices:

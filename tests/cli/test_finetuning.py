@@ -1,0 +1,87 @@
+"""The study of fine-tuning: from a model to a table and curves; and what it asks of its user."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from test_cli import run
+from test_study import _no_drawing  # noqa: F401 (a fixture that every test here takes)
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
+from studies_help import SETTINGS, write_lines
+from test_comparisons import row
+
+from spikehtr.studies.plan import Study, load_study
+from spikehtr.studies.plot import study_figure
+from spikehtr.studies.results import Block
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fine-tuning")
+    lines = write_lines(folder / "words")
+    done = run("train", "-d", lines, "-o", folder / "model", "--max-steps", 2, "--device", "cpu", *SETTINGS)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def study(place, *more, name="fine-tuning"):
+    return run("study", name, "-d", place / "words", "-o", place / "study", "--device", "cpu", *more)
+
+
+def test_from_a_model_to_a_table(place):
+    model = place / "model" / "best.safetensors"
+    only = ["--only", "as-is,model-50,scratch-50", "--epochs", 2, "-s", "data.workers=0"]
+    done = study(place, "--from", model, *only)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {
+        r["variant"]: r for r in json.loads((place / "study" / "results.json").read_text())["data"]["words"]["rows"]
+    }
+    assert all(rows[name]["rates"]["test"]["cer"]["mean"] > 0 for name in ("as-is", "model-50", "scratch-50"))
+    runs = place / "study" / "words"
+    facts = {
+        name: json.loads((runs / name / "seed0" / "result.json").read_text()) for name in rows if rows[name]["rates"]
+    }
+    assert (facts["as-is"]["steps"], facts["model-50"]["steps"]) == (0, 2)
+    assert "data.train_lines: 6 of 6 lines" in (runs / "model-50" / "seed0" / "run.log").read_text()
+    origin = json.loads((runs / "model-50" / "seed0" / "task.json").read_text())["start"]
+    assert origin == str(model)
+    assert json.loads((runs / "scratch-50" / "seed0" / "task.json").read_text())["start"] is None
+    # the network is the model's, for those from scratch too
+    assert facts["scratch-50"]["parameters"] == facts["as-is"]["parameters"]
+    again = study(place, "--from", model, *only)  # nothing is left to do
+    assert again.returncode == 0
+    assert "3 runs are there already" in again.stdout.replace("3 of 3", "3")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "complaint"),
+    [
+        ("fine-tuning", [], "name it by --from"),
+        ("t-sweep", ["--from", "model.safetensors", "-p", "tiny"], "leave out --from"),
+        ("fine-tuning", ["--from", "none.safetensors"], "none.safetensors"),
+        ("fine-tuning", ["--from", "none.safetensors", "-p", "tiny"], "leave --preset out"),
+    ],
+)
+def test_what_it_needs_is_said(place, name, options, complaint):
+    done = study(place, *options, name=name)
+    assert done.returncode == 2
+    assert complaint in " ".join(done.stderr.split())
+
+
+def test_curves_over_the_lines_trained_on():
+    chosen = load_study("fine-tuning")
+    rows = [row(chosen, v.name, 20 - place) for place, v in enumerate(chosen.variants)]
+    (panel,) = study_figure(chosen, [Block("hand", rows)]).axes
+    drawn = {bars.get_label(): list(bars[0].get_xdata()) for bars in panel.containers}
+    assert drawn == {"from the model": [0, 50, 200, 1000], "from scratch": [50, 200, 1000]}
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["0", "50", "200", "1,000"]
+    assert panel.get_xlabel() == "lines trained on"
+
+
+def test_every_variant_has_its_place_on_the_axis():
+    values = load_study("fine-tuning").model_dump(by_alias=True)
+    del values["variants"][1]["at"]
+    with pytest.raises(ValueError, match="model-50: no place"):
+        Study.model_validate(values)
