@@ -114,4 +114,4 @@ def test_studies_of_our_own_have_no_table_of_the_paper(name):
     assert study.paper.columns == ()
     assert study.comparisons
     made = [Config.preset(v.preset).with_overrides(v.set) for v in study.variants]
-    assert len({(config.to_yaml(), v.begin) for config, v in zip(made, running, strict=True)}) == len(made)
+    assert len({config.to_yaml() for config in made}) == len(made)
