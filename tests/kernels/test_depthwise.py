@@ -35,14 +35,14 @@ def compare(case, tolerance):
 
 @pytest.mark.parametrize(
     ("channels", "height", "width", "kernel"),
-    [(4, 1, 1, (5, 5)), (6, 4, 9, (5, 5)), (34, 2, 5, (3, 3)), (4, 3, 35, (1, 7)), (3, 1, 6, (1, 1))],
+    [(4, 1, 1, (5, 5)), (6, 3, 9, (5, 5)), (34, 2, 5, (3, 3)), (4, 3, 35, (1, 7)), (3, 1, 6, (1, 1))],
 )
 def test_sizes_and_kernels(channels, height, width, kernel):
     compare(make(1, channels, height, width, kernel), 1e-5)
 
 
 def test_half_precision():
-    compare(make(2, 6, 3, 9, (3, 3), torch.bfloat16), 1e-2)
+    compare(make(2, 6, 2, 5, (3, 3), torch.bfloat16), 1e-2)
 
 
 def test_what_is_not_asked_for_is_not_given():

@@ -41,7 +41,7 @@ def test_what_lies_in_the_padding_does_not_matter():
     wider = torch.nn.functional.pad(a, (0, 40), value=-7.0)
     for b, w in enumerate(widths.tolist()):
         wider[b, :, :, w:] = torch.nan if b % 2 else -7.0
-    plain, padded = fast.quantiles(a, widths, *QS), fast.quantiles(wider, widths, *QS)
+    plain, padded = quantiles(a, widths, *QS), fast.quantiles(wider, widths, *QS)
     alone = fast.quantiles(a[1:2, :, :, : int(widths[1])], widths[1:2], *QS)
     for one, two, three in zip(plain, padded, alone, strict=True):
         assert torch.equal(one, two)
