@@ -83,14 +83,14 @@ def _regions(
     elements = [element for element in root.iter("{*}TextLine") if _on_a_page(element)]
     shapes = [line.shape.scaled(x, y) for line in content.lines]
     band = band_height(shapes, height)
-    regions: dict[int, RegionPlace] = {}
+    regions: dict[Any, RegionPlace] = {}  # by the element: its id() may be another's as soon as nothing holds it
     for element, line, shape in zip(elements, content.lines, shapes, strict=True):
         block = next(element.iterancestors(f"{{*}}{_BLOCKS[kind]}"), element.getparent())
-        if id(block) not in regions:
-            regions[id(block)] = _region(block, len(regions), x, y)
+        if block not in regions:
+            regions[block] = _region(block, len(regions), x, y)
         place = usable(shape, band, f"{file}, line {line.id}", report)
         if place is not None:
-            places = regions[id(block)].lines
+            places = regions[block].lines
             places.append(LinePlace(line.id, place.polygon or None, place.box, place.baseline))
     return list(regions.values())
 
