@@ -1,13 +1,17 @@
 from __future__ import annotations
 
-from pathlib import Path
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePath
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import Names, count_pages, find_sources, load_page
+from spikehtr.pages.inputs import Names, Source, count_pages, find_sources, load_page
 
 
 def picture(path: Path, size: tuple[int, int] = (40, 30), shade: int = 200) -> Path:
@@ -115,8 +119,53 @@ def test_pdf(tmp_path: Path) -> None:
         count_pages(source)
 
 
+class CountingPdf:
+    """Stands for a PDF library: an open document that notes how many others were open with it."""
+
+    opened = most = 0
+
+    def __init__(self, path: Path) -> None:
+        CountingPdf.opened += 1
+        CountingPdf.most = max(CountingPdf.most, CountingPdf.opened)
+        time.sleep(0.01)
+
+    def __enter__(self) -> CountingPdf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        CountingPdf.opened -= 1
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> CountingPdf:
+        return self
+
+    def get_width(self) -> float:
+        return 30.0
+
+    get_height = get_width
+
+    def render(self, **_: object) -> CountingPdf:
+        return self
+
+    def to_pil(self) -> Image.Image:
+        return Image.new("L", (30, 30))
+
+
+def test_one_thread_at_a_time_is_in_the_pdf_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypdfium2", SimpleNamespace(PdfDocument=CountingPdf, PdfiumError=RuntimeError))
+    source = Source(tmp_path / "d.pdf", "pdf", PurePath("d.pdf"))
+    with ThreadPoolExecutor(4) as threads:
+        counts = [threads.submit(count_pages, source) for _ in range(4)]
+        sheets = [threads.submit(load_page, source, index, 72) for index in range(4)]
+    assert [count.result() for count in counts] == [3] * 4
+    assert [sheet.result().size for sheet in sheets] == [(30, 30)] * 4
+    assert CountingPdf.most == 1
+
+
 def test_without_pypdfium2_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pypdfium2", None)
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
     (tmp_path / "d.pdf").write_bytes(b"%PDF")
     (source,), _ = find_sources([str(tmp_path / "d.pdf")])
     with pytest.raises(SpikeHTRError, match=r"spikehtr\[pdf\]"):

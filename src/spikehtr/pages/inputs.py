@@ -24,6 +24,7 @@ from spikehtr.pages.given import ROOTS
 
 Kind = Literal["image", "xml", "pdf"]
 _FILTERS = threading.Lock()  # warnings have one list of filters for all threads
+_PDFIUM = threading.Lock()
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
 
 
@@ -178,12 +179,15 @@ def _opened(path: Path) -> Image.Image:
         return Image.open(path)
 
 
-def _pdf(path: Path) -> Any:
+@contextmanager
+def _pdf(path: Path) -> Iterator[Any]:
+    """An open PDF, to be used up within the block: no other thread calls PDFium meanwhile, which would not bear it."""
     try:
         pdfium = import_module("pypdfium2")
     except ImportError:
         raise SpikeHTRError("PDF files need pypdfium2: pip install 'spikehtr[pdf]'") from None
     try:
-        return pdfium.PdfDocument(path)
+        with _PDFIUM, pdfium.PdfDocument(path) as document:
+            yield document
     except (pdfium.PdfiumError, OSError) as error:
-        raise ImageError(f"not a PDF that can be opened ({error})") from None
+        raise ImageError(f"not a PDF that can be read ({error})") from None
