@@ -1,5 +1,9 @@
 """The CPU engine reads what the network reads, whatever the settings, widths and threads."""
 
+import multiprocessing
+import os
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +15,8 @@ from spikehtr.config import Config
 from spikehtr.data.batching import pad_right
 from spikehtr.engine.engine import Engine, unusable
 from spikehtr.engine.native import EVENTS, library
+from spikehtr.engine.native import TILES as TILES_MODE
+from spikehtr.engine.parts import Layer, Memory, Products
 from spikehtr.errors import SpikeHTRError
 from spikehtr.inference import PlainReader, make_reader
 from spikehtr.model.encoder import SpikingConv2d
@@ -166,8 +172,49 @@ def test_wrong_use_is_an_error():
         Engine(net, events="sometimes")
     with pytest.raises(SpikeHTRError, match="images must be"):
         Engine(net)(torch.rand(1, 1, 48, 40))
+    with pytest.raises(SpikeHTRError, match="grey lines"):  # it would read something else than the network does
+        Engine(net)(torch.rand(1, 3, 32, 40))
+    assert Engine(network(in_channels=1))(torch.rand(1, 3, 32, 40)).lengths[0] > 0
 
 
 @pytest.mark.parametrize("events", ["never", "always", "auto"])
 def test_everything_is_packed_before_threads_share_it(events):
     assert all(layer._structure is not None for layer in Engine(network(), events=events).layers())
+
+
+def test_it_takes_no_more_threads_than_pytorch():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert Engine(network()).threads == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_forked_child_reads_too():
+    engine = Engine(network(), threads=2)
+    images = torch.rand(4, 1, 32, 40)
+    expected = engine(images).logits.tolist()
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=lambda: sending.send(engine(images).logits.tolist()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of forks beside threads: just these are meant
+        child.start()
+    assert receiving.poll(60)
+    assert receiving.recv() == expected
+    child.join(60)
+
+
+@pytest.mark.skipif(not TILES, reason="needs a tile unit")
+def test_tiles_read_nothing_behind_their_buffer():
+    """A wide layer on a short line: 32 whole rows are read, so many must lie in the buffer."""
+    memory = Memory()
+    layer = Layer.of("wide", torch.nn.Linear(1344, 16))
+    layer.choose(TILES_MODE)
+    run = Products(library(), memory)
+    out = run.map("wide", (1, 1, 3, 1344), layer)
+    assert out.half is not None
+    behind = memory._buffers["wide.half"].nbytes - out.half.nbytes
+    assert behind >= (32 - 3) * 1344 * 2
+    assert len(out.half) == 3 * 1344

@@ -1,12 +1,13 @@
 """What a study consists of, and that a folder is never mixed up with another study's."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.studies.plan import load_study
-from spikehtr.studies.tasks import Plan, Task, name_data
+from spikehtr.studies.tasks import STUDY, TASK, Plan, Task, name_data
 
 
 def plan(folder, **changes):
@@ -49,6 +50,24 @@ def test_a_plan_in_its_folder(tmp_path):
             plan(tmp_path, **changes).write()
     with pytest.raises(SpikeHTRError, match="no study here"):
         Plan.read(tmp_path / "nowhere")
+
+
+def test_folders_from_before_a_field_was_new_go_on(tmp_path):
+    whole = plan(tmp_path)
+    whole.write()
+    task = whole.tasks()[0]
+    task.write()
+    noted, values = (json.loads(path.read_text()) for path in (tmp_path / STUDY, task.folder / TASK))
+    for old in (noted["study"]["variants"][0], values):
+        for name in ("begin", "at", "series", "start", "train"):
+            old.pop(name, None)
+    del noted["start"], noted["study"]["axis"], values["config"]["data"]["train_lines"]
+    (tmp_path / STUDY).write_text(json.dumps(noted))
+    (task.folder / TASK).write_text(json.dumps(values))
+    whole.write()
+    task.write()
+    with pytest.raises(SpikeHTRError, match="whose variants are others"):
+        plan(tmp_path, study=whole.study.model_copy(update={"title": "another"})).write()
 
 
 def test_names_of_data_sets():

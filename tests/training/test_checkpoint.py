@@ -1,5 +1,6 @@
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from conftest import micro
 from spikehtr import SpikeHTR
@@ -71,6 +72,29 @@ def test_a_kill_between_the_two_files_leaves_one(tmp_path):
     step(run, 0)
     save_checkpoint(tmp_path, *run, {"step": 1})
     (tmp_path / LAST).replace(tmp_path / PREVIOUS)  # as after the first half of the next save
+    assert load_checkpoint(tmp_path).state["step"] == 1
+
+
+def test_a_damaged_newest_one_never_takes_the_place_of_a_good_one(tmp_path, monkeypatch):
+    run = begin()
+    for number in (1, 2):
+        step(run, number)
+        save_checkpoint(tmp_path, *run, {"step": number})
+    (tmp_path / LAST).write_bytes((tmp_path / LAST).read_bytes()[:1000])
+    whole = save_file
+
+    def killed(*args):
+        whole(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spikehtr.training.checkpoint.save_file", killed)
+    with pytest.raises(KeyboardInterrupt):
+        save_checkpoint(tmp_path, *run, {"step": 3})
+    assert load_checkpoint(tmp_path).state["step"] == 1
+    monkeypatch.undo()
+    save_checkpoint(tmp_path, *run, {"step": 3})
+    assert load_checkpoint(tmp_path).state["step"] == 3
+    (tmp_path / LAST).unlink()
     assert load_checkpoint(tmp_path).state["step"] == 1
 
 

@@ -92,7 +92,7 @@ class Engine:
             raise SpikeHTRError(f"the CPU engine cannot take this network: {reason}")
         assert isinstance(net, SpikeHTR)
         self.library = library()
-        self.threads = threads or usable_cores()
+        self.threads = threads or min(usable_cores(), torch.get_num_threads())  # OMP_NUM_THREADS counts here, too
         self.net, self.precision = net, precision
         self.encoder = EncoderRun(net.encoder)
         self.blocks = []
@@ -107,7 +107,7 @@ class Engine:
         steps = net.config.timesteps
         self.fuse_pre, self.fuse_post = (array(f.logits[:steps].softmax(0)) for f in (net.fuse_pre, net.fuse_post))
         self._local = threading.local()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None  # and the process whose it is
         self.density: dict[str, float] = {}  # of the layers that read spikes, on the sample line
         self.choose(events)
 
@@ -155,9 +155,11 @@ class Engine:
 
     @torch.no_grad()
     def __call__(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> Output:
-        """images [B, 1 or 3, H, W] in [0, 1], widths [B] -> Output."""
+        """images [B, 1, H, W] in [0, 1], widths [B] -> Output. A network of grey lines takes colours, too."""
         images = as_floats(images)
         widths = self.net.check(images, widths)
+        if images.shape[1] == self.net.config.in_channels == 3:
+            raise SpikeHTRError("the CPU engine reads grey lines, [B, 1, H, W]: for colours call the network itself")
         gray = (images if images.shape[1] == 1 else to_gray(images)).float().numpy()
         grays = [gray[row, 0, :, : int(width)] for row, width in enumerate(widths)]
         lines = self._read_all(grays)
@@ -179,9 +181,10 @@ class Engine:
             self.library.use_threads(min(self.threads, MOST_A_LINE))
             return [self.read(gray) for gray in grays]
         self.library.use_threads(1)
-        if self._pool is None:  # kept, since each of its threads keeps its memory
-            self._pool = ThreadPoolExecutor(self.threads, "spikehtr-engine")
-        return list(self._pool.map(self.read, grays))
+        if self._pool is None or self._pool[0] != os.getpid():  # a forked child has none of its parent's threads
+            # kept, since each of its threads keeps its memory
+            self._pool = os.getpid(), ThreadPoolExecutor(self.threads, "spikehtr-engine")
+        return list(self._pool[1].map(self.read, grays))
 
     def read(self, gray: Floats) -> tuple[Tensor, Tensor, int]:
         """One line [H, w] -> logits [l, V], spans [l, 2], and its tokens before reduction."""

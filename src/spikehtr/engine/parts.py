@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from spikehtr.engine.native import BLOCK, DENSE, EVENTS, TILES, Library, Source, Weights
 
 Floats = NDArray[np.float32]
-_SLACK = 64 * 1024  # bytes behind every buffer: tiles are read whole, also at the end of a map
+_SLACK = 64 * 1024  # bytes behind every buffer: vectors are read whole, also at the end of a map
+_TILE = 32  # rows and columns that the tile unit reads at a time
 
 
 class Memory:
@@ -190,7 +191,8 @@ class Products:
         if dense or (layer is not None and layer.mode == DENSE):
             out.dense = take(name, count)
         if layer is not None and layer.mode == TILES:
-            out.half = take(f"{name}.half", count, np.uint16)
+            behind = _TILE * channels + _TILE  # tiles are read whole: what lies behind is there, and does not count
+            out.half = take(f"{name}.half", count + behind, np.uint16)[:count]
         if layer is not None and layer.mode == EVENTS:
             out.fired = take(f"{name}.fired", count, np.uint16)
             out.counts = take(f"{name}.counts", steps * height * width, np.int32)

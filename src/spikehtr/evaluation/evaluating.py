@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spikehtr.data.batching import Lines
 from spikehtr.data.store import LineStore
-from spikehtr.decoding.confidence import Sureness
+from spikehtr.decoding.confidence import Sureness, sureness
+from spikehtr.decoding.greedy import Decoded
 from spikehtr.evaluation.calibration import GRID, calibration_summary, fit_temperature, judge_characters
 from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.evaluation.rates import character_edits
@@ -66,7 +68,7 @@ def evaluate_lines(
 
     A line's set is the source its store was compiled from; `names`, one a part, name the sets of parts that have one
     source. Names are shortened to the last part of their paths. The speed counts reading lines from the store, the
-    network and decoding. `about` is what the caller knows: model, data, split.
+    network and decoding, not how sure it is. `about` is what the caller knows: model, data, split.
 
     Confidences are those at `temperature`, as the model's file notes it; `fit` finds the best one for these lines and
     takes that, if there are errors enough to tell (`about["fitted"]` says so).
@@ -75,17 +77,26 @@ def evaluate_lines(
     stores: list[LineStore] = []
     unknown: list[list[str]] = []  # of each line that holds any
     temperatures = GRID if fit else (1.0, temperature)
+    judging = 0.0  # seconds, not of reading
+
+    def judge(logits: Tensor, lengths: Tensor, decoded: Sequence[Decoded]) -> Sequence[Sureness]:
+        nonlocal judging
+        began = time.perf_counter()
+        sure = sureness(logits, lengths, decoded, temperatures)
+        judging += time.perf_counter() - began
+        return sure
+
     start = time.perf_counter()
     for number, lines in enumerate(parts):
         before = len(predictions)
         ahead = (lambda done, before=before: progress(before + done)) if progress else None
-        found = predict(net, lines, batch_size, workers, ahead, temperatures)
+        found = predict(net, lines, batch_size, workers, ahead, judge)
         if names is not None and len(lines.store.meta["sources"]) == 1:
             found = [p._replace(set=names[number]) for p in found]
         predictions += found
         unknown += [missing for p in found if (missing := lines.charset.unknown(p.reference))]
         stores += [lines.store] * len(found)
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - start - judging
     fitted: dict[str, Any] = {}
     if fit:
         result = fit_temperature(judge_characters(with_sureness(predictions)))

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from spikehtr.data.batching import Lines, load_batches, plan_epoch
-from spikehtr.decoding.confidence import Sureness, sureness
-from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.decoding.confidence import Sureness
+from spikehtr.decoding.greedy import Decoded, decode_greedy
 from spikehtr.evaluation.sets import source_finder
 from spikehtr.inference import Reader, make_reader
 from spikehtr.model.network import Network
@@ -28,6 +29,10 @@ class Prediction(NamedTuple):
     sure: Sureness | None = None  # at the temperatures that were asked for
 
 
+# Logits, lengths and what was decoded from them -> how sure each line is.
+Judge = Callable[[Tensor, Tensor, Sequence[Decoded]], Sequence[Sureness]]
+
+
 @torch.no_grad()
 def predict(
     net: Network,
@@ -35,14 +40,14 @@ def predict(
     batch_size: int = 16,
     workers: int = 0,
     progress: Callable[[int], None] | None = None,
-    temperatures: Sequence[float] = (),
+    judge: Judge | None = None,
     reader: Reader | None = None,
 ) -> list[Prediction]:
     """What the network reads in each line, on its own device, in the order of `lines` (which need no labels).
 
     In the network's own precision, whatever the program around has set for speed: a figure must not hang on that.
-    `progress` is called with the number of lines read so far. Confidences are the network's own; with `temperatures`
-    each line also says how sure it is at every one of them. `reader` runs the network in another way than by default.
+    `progress` is called with the number of lines read so far. Confidences are the network's own; `judge` may add
+    how sure each line is at other temperatures. `reader` runs the network in another way than by default.
     """
     was_training = net.training
     net.eval()
@@ -55,9 +60,7 @@ def predict(
         moved = batch.to(device)
         out = reader(moved.lines(), moved.widths)
         decoded = decode_greedy(out.logits, out.lengths, lines.charset)
-        sure: Sequence[Sureness | None] = [None] * len(decoded)
-        if temperatures:
-            sure = sureness(out.logits, out.lengths, decoded, temperatures)
+        sure = judge(out.logits, out.lengths, decoded) if judge else [None] * len(decoded)
         for row, line, ratio, by in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), sure, strict=True):
             record = lines.store.record(row)
             where = record["id"], source(record["origin"]), record["document"]

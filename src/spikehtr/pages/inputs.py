@@ -139,7 +139,8 @@ def count_pages(source: Source) -> int:
     if source.kind == "xml":
         return 1
     with _decoding(), _opened(source.path) as image:
-        return int(getattr(image, "n_frames", 1))
+        # What other formats hold beside the picture is no page: an MPO's preview, the steps of a GIF.
+        return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
 
 def load_page(source: Source, index: int, dpi: int) -> Image.Image:
@@ -160,13 +161,17 @@ def _decoding() -> Iterator[None]:
     """Pillow at work on a file in any state: an error says what is wrong with it."""
     try:
         yield
+    except SpikeHTRError:
+        raise
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None
     except Image.DecompressionBombError:
         limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
         raise ImageError(f"claims more than {limit:,} pixels, Pillow's limit; scale it down") from None
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
-        raise ImageError(f"damaged image ({error})") from None
+    except (
+        Exception
+    ) as error:  # beside OSError also TypeError, IndexError, struct.error: whatever its decoders run into
+        raise ImageError(f"damaged image ({str(error) or type(error).__name__})") from None
 
 
 def _opened(path: Path) -> Image.Image:

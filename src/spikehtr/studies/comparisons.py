@@ -73,8 +73,8 @@ def _compare(study: Study, block: Block, a: Row, b: Row, metric: Metric) -> Orde
     if not ours or not theirs:
         return None
     published = _published(study, a.variant, b.variant, metric)
-    spread = block.spread(split, metric)
-    if spread is None:
+    spread = block.spread(split, metric, a)
+    if spread is None or a.variant.at != b.variant.at:
         paired = _paired(a, b, split, metric)
         return None if paired is None else _ordering(a, b, metric, split, *paired, published)
     low, high = difference_interval(ours, theirs, spread)

@@ -111,16 +111,20 @@ class Block:
     def row(self, name: str) -> Row:
         return next(row for row in self.rows if row.variant.name == name)
 
-    def spread(self, split: str, metric: Metric) -> Spread | None:
-        return pooled([row.values(split, metric) for row in self.rows])
+    def spread(self, split: str, metric: Metric, like: Row | None = None) -> Spread | None:
+        """Over seeds, pooled over the rows that were trained; along an axis over those at the same place as `like`."""
+        rows = [row for row in self.rows if row.variant.begin != "as-is"]
+        if like is not None and like.variant.at is not None:
+            rows = [row for row in rows if row.variant.at == like.variant.at]
+        return pooled([row.values(split, metric) for row in rows])
 
     def estimate(self, row: Row, split: str, metric: Metric) -> Estimate | None:
         """Over seeds where any row has two, else by the run's own bootstrap."""
         values = row.values(split, metric)
         if not values:
             return None
-        spread = self.spread(split, metric)
-        if spread is not None:
+        spread = self.spread(split, metric, row)
+        if spread is not None and row.variant.begin != "as-is":  # that is one model, read again with each seed
             low, high = mean_interval(values, spread)
             return Estimate(float(np.mean(values)), (max(low, 0.0), high), values)
         reading = next(run.readings[split] for run in row.runs if split in run.readings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,11 @@ class Task:
 
     def write(self) -> None:
         """Put the task into its folder; a folder that was begun with another task is an error."""
-        values = self.to_dict()
-        before = read_json(self.folder / TASK)
-        same = before is not None and {**before, "command": None} == {**values, "command": None}
-        if before is not None and not same:
+        # As settings, not as text: a field that is new since then has its default, which is what happened before it.
+        if (self.folder / TASK).exists() and replace(Task.read(self.folder), command=self.command) != self:
             raise SpikeHTRError(f"{self.folder} was begun with other settings: use those, or name another folder")
         make_folder(self.folder)
-        write_json(self.folder / TASK, values)
+        write_json(self.folder / TASK, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         names = ("data", "source", "variant", "label", "seed", "max_minutes", "allow_unknown", "start", "train")
@@ -136,13 +134,14 @@ class Plan:
     def write(self) -> None:
         """Note the plan in the study's folder; one that holds another study, or other settings, is an error."""
         values = self._noted()
-        before = read_json(self.folder / STUDY)
-        if before is not None:
+        if (self.folder / STUDY).exists():
+            before = Plan.read(self.folder)._noted()  # read and noted again: fields that are new since then are there
             for name, value in values.items():
-                if name not in ("seeds", "command") and before.get(name) != value:
+                if name not in ("seeds", "command") and before[name] != value:
+                    other = f"{name} is {before[name]}, not {value}" if name != "study" else "variants are others"
                     raise SpikeHTRError(
-                        f"{self.folder} holds a study whose {name} is {before.get(name)}, not {value}: "
-                        "use the same settings to go on with it, or name another folder"
+                        f"{self.folder} holds a study whose {other}: use the same settings to go on with it, or name "
+                        "another folder"
                     )
             values["seeds"] = max(self.seeds, before["seeds"])
         make_folder(self.folder)

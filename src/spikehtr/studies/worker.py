@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from filelock import FileLock, Timeout
@@ -37,6 +37,7 @@ from spikehtr.training.job import Job, carry_out
 from spikehtr.training.log import read_log
 from spikehtr.training.loop import BEST, Told
 from spikehtr.training.records import write_json
+from spikehtr.training.sets import split_rows
 from spikehtr.weights import Loaded, load_model
 
 _WORST = 5  # lines shown in each report: a study has many
@@ -94,7 +95,7 @@ def _train(task: Task, device: str, say: Callable[[str], None]) -> bool:
     return outcome.finished
 
 
-def _read(task: Task, model: Loaded, split: str, device: str) -> None:
+def _read(task: Task, model: Loaded, split: Literal["validation", "test"], device: str) -> None:
     """Read a split's lines, if there are any, and write what `evaluate` would."""
     lines = _split(task, model, split)
     if len(lines):
@@ -114,10 +115,11 @@ def _teller(say: Callable[[str], None]) -> Callable[[Told], None]:
     return tell
 
 
-def _split(task: Task, model: Loaded, split: str) -> Lines:
+def _split(task: Task, model: Loaded, split: Literal["validation", "test"]) -> Lines:
+    """Its lines; where none is marked as training, those that training holds out are the validation lines."""
     config = task.config
     store = open_lines([task.source], config.model.height, config.data.max_width)
-    rows = store.rows(split)  # type: ignore[arg-type]
+    rows = split_rows(store)[1] if split == "validation" else store.rows(split)
     return Lines(store, rows, model.charset, config.data.max_width, labelled=False)
 
 
@@ -161,8 +163,8 @@ def _firing_rate(task: Task, model: Loaded, device: str) -> float | None:
     if not isinstance(net, SpikeHTR) or net.config.neuron != "lif":
         return None
     lines = _split(task, model, "validation")
-    lines = lines if len(lines) else _split(task, model, "train")
-    lines = lines if len(lines) else Lines(lines.store, lines.store.rows(), model.charset, lines.max_width)
+    if not len(lines):
+        lines = Lines(lines.store, lines.store.rows(), model.charset, lines.max_width, labelled=False)
     return distribution(measure(net.to(device), some(lines, _FIRING_LINES), 4).firing)["mean"]
 
 

@@ -39,10 +39,19 @@ def save_checkpoint(
         for key, value in optimizer.state.get(p, {}).items():
             tensors[f"{key}.{name}"] = value
     header = {"state": json.dumps(state | {"average_updates": average.updates})}
-    if (folder / LAST).exists():
-        (folder / LAST).replace(folder / PREVIOUS)
     with whole_file(folder / LAST) as temporary:
         save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, temporary, header)
+        if _readable(folder / LAST):  # a damaged one must not take the place of the last good one
+            (folder / LAST).replace(folder / PREVIOUS)
+
+
+def _readable(path: Path) -> bool:
+    """Whether there is such a file, as long as its header says."""
+    try:
+        with safe_open(str(path), "pt"):
+            return True
+    except (SafetensorError, OSError):
+        return False
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:

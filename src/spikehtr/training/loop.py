@@ -96,6 +96,12 @@ class Run:
     def finished(self) -> bool:
         return self.progress >= 1.0
 
+    @property
+    def _digest(self) -> str | None:
+        """Of all lines, where they are known; changes when any of them does."""
+        digest: str | None = self.notes.get("data", {}).get("digest")
+        return digest
+
     def resume(self) -> str | None:
         """Go to where the folder's newest checkpoint is; a warning where it had to take the one before it."""
         found = load_checkpoint(self.folder)
@@ -106,6 +112,11 @@ class Run:
             )
         if found.state["charset"] != list(self.train.charset.characters):
             raise TrainingError(f"{self.folder} was begun with other characters; has its data changed?")
+        if found.state.get("data", self._digest) != self._digest:
+            raise TrainingError(
+                f"{self.folder} was begun with other lines: resume with the very same data, or start a new folder with "
+                f"--from {self.folder / BEST}"
+            )
         if found.state.get("teacher") != self.teacher:
             raise TrainingError(f"{self.folder} was begun with another teacher, or none; resume with the same")
         restore(found, self.net, self.optimizer, self.average)
@@ -124,6 +135,7 @@ class Run:
             "config": self.config.to_dict(),
             "charset": list(self.train.charset.characters),
             "teacher": self.teacher,
+            "data": self._digest,
         }
         if self.leads:
             save_checkpoint(self.folder, self.net, self.optimizer, self.average, state)

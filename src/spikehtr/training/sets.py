@@ -25,6 +25,15 @@ class Sets:
     remarks: list[str] = field(default_factory=list)  # for the user, before training starts
 
 
+def split_rows(store: LineStore) -> tuple[Indices, Indices]:
+    """Rows to train on and to validate with: as they are marked, or every tenth where none is marked as training."""
+    if len(train := store.rows("train")):
+        return train, store.rows("validation")
+    everything = store.rows()
+    held = everything % _HOLD_OUT == _HOLD_OUT - 1
+    return everything[~held], everything[held]
+
+
 def training_sets(
     store: LineStore,
     config: Config,
@@ -38,14 +47,10 @@ def training_sets(
     character would count as wrong whatever the model learns.
     """
     remarks: list[str] = []
-    train, validation = store.rows("train"), store.rows("validation")
-    if not len(train):
-        everything = store.rows()
-        held = everything % _HOLD_OUT == _HOLD_OUT - 1
-        train, validation = everything[~held], everything[held]
-        remarks.append(
-            f"no line is marked as training: every {_HOLD_OUT}th of {len(everything)} is held out to validate"
-        )
+    train, validation = split_rows(store)
+    if not len(store.rows("train")):
+        count = len(train) + len(validation)
+        remarks.append(f"no line is marked as training: every {_HOLD_OUT}th of {count} is held out to validate")
     train = _drawn(_spellable(store, train, config, remarks), config, remarks)
     charset = _charset(store, train, known, mode, remarks)
     if known is not None and mode == "keep":

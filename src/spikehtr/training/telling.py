@@ -54,7 +54,7 @@ class Meter:
         self.steps.append(numbers)
 
     def read(self, epoch: int) -> Told:
-        """The means since the last reading; a loss that is no number stops the run before it is saved."""
+        """The means since the last reading; a loss or gradient that is no number stops the run before it is saved."""
         run = self.run
         values = torch.stack(self.steps)
         if run.fabric.world_size > 1:
@@ -62,7 +62,7 @@ class Meter:
             assert isinstance(reduced, Tensor)
             values = reduced
         values = values.cpu()
-        finite = torch.isfinite(values[:, 0])
+        finite = torch.isfinite(values[:, [0, -1]]).all(1)
         if not finite.all():
             raise not_finite(run, run.step - len(values) + int((~finite).nonzero()[0]))
         took = time.monotonic() - self.began
@@ -90,6 +90,7 @@ def not_finite(run: Run, step: int) -> TrainingError:
             temporary.write_text("".join(lines), encoding="utf-8")
     ids = ", ".join(record["id"] for record in records)
     return TrainingError(
-        f"the loss is not finite at step {step}; look at its lines: {ids} (also in {run.folder / BAD_LINES}). "
+        f"the loss or its gradient is not finite at step {step}; look at its lines: {ids} "
+        f"(also in {run.folder / BAD_LINES}). "
         "Where they are in order, a lower training.learning_rate helps; --resume goes on from the checkpoint before it"
     )

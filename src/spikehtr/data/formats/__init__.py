@@ -65,8 +65,8 @@ def detect(path: Path) -> str:
 
 def read(spec: str | Path, report: Report) -> Iterator[Sample]:
     """The samples at a path, or at `format:path`, one by one; `report` gets the count and all that was not used."""
-    name, path = _resolve(spec)
-    return _read(name, path, report)
+    name, path = locate(spec)
+    return _read(name or detect(path), path, report)
 
 
 def _read(name: str, path: Path, report: Report) -> Iterator[Sample]:
@@ -77,11 +77,13 @@ def _read(name: str, path: Path, report: Report) -> Iterator[Sample]:
         report.add("nothing found", path, message, "check the path, or name another format: format:path")
 
 
-def _resolve(spec: str | Path) -> tuple[str, Path]:
-    """The format's name and the path. What exists as it is written is a path, colons or not."""
+def locate(spec: str | Path) -> tuple[str | None, Path]:
+    """The format, if `spec` names one, and the path. What exists as it is written is a path, colons or not."""
     path, there = _look(spec)
-    if isinstance(spec, Path) or ":" not in spec or there:
-        return detect(path), path
+    if there:
+        return None, path
+    if isinstance(spec, Path) or ":" not in spec:
+        raise SpikeHTRError(f"no such file or folder: {path}")
     name, _, rest = spec.partition(":")
     path, there = _look(rest)
     if name.lower() in _READERS:

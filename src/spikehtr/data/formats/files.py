@@ -28,8 +28,8 @@ _KIND_FOLDERS = frozenset(
 )
 
 
-def walk(root: Path, suffixes: frozenset[str], report: Report | None = None) -> Iterator[Path]:
-    """The files below `root` that end in one of the suffixes, folder by folder, in name order.
+def walk(root: Path, suffixes: frozenset[str] | None = None, report: Report | None = None) -> Iterator[Path]:
+    """The files below `root` that end in one of the suffixes (without any: all), folder by folder, in name order.
 
     Hidden files and folders are left aside. Links to folders are followed, each folder once. A root that is itself a
     file is all there is.
@@ -52,7 +52,9 @@ def walk(root: Path, suffixes: frozenset[str], report: Report | None = None) -> 
         visited.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
         for name in sorted(names):
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in suffixes:  # noqa: PTH122 (speed)
+            if name.startswith("."):
+                continue
+            if suffixes is None or os.path.splitext(name)[1].lower() in suffixes:  # noqa: PTH122 (speed)
                 yield Path(folder, name)
 
 

@@ -6,7 +6,7 @@ Each image has its transcript beside it, in a `.txt` file of the same stem. List
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from spikehtr.data.formats.files import IMAGE_SUFFIXES, UniqueNames, image_missing, read_transcript, rows
@@ -25,6 +25,16 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
         yield from _read_list(file, names, report)
 
 
+def named_files(file: Path) -> Iterator[Path]:
+    """The images that a list names and that are there, each with the place of its transcript."""
+    find = _finder(file)
+    for _, name in rows(file, Report()):
+        place, _ = find(name)
+        if place is not None:
+            image = Path(place + name)
+            yield from (image, image.with_suffix(".txt"))
+
+
 def _lists(path: Path) -> list[Path]:
     if path.is_file():
         return [path] if path.suffix == ".ln" else []
@@ -33,18 +43,11 @@ def _lists(path: Path) -> list[Path]:
 
 
 def _read_list(file: Path, names: UniqueNames, report: Report) -> Iterator[Sample]:
-    """Plain strings rather than paths up to a found image: there may be millions of rows."""
     split, where = split_named(file.name), f"{file}, row "
-    everywhere = [f"{place}{os.sep}" for place in (file.parent / "lines", file.parent) if place.is_dir()]
-    # The list's own folder is tried for each row only if it has images at all, or the row names a folder.
-    beside = any(path.suffix.lower() in IMAGE_SUFFIXES for path in file.parent.iterdir())
-    usual = everywhere if beside else everywhere[:1]
+    find = _finder(file)
     for number, name in rows(file, report):
-        places = everywhere if "/" in name else usual
-        for place in places:
-            if _is_file(place + name):
-                break
-        else:
+        place, places = find(name)
+        if place is None:
             image_missing(f"{where}{number}", f"no image {name[:200]!r} in {' or '.join(places)}", report)
             continue
         image = Path(place + name)
@@ -53,6 +56,23 @@ def _read_list(file: Path, names: UniqueNames, report: Report) -> Iterator[Sampl
             origin = f"{where}{number}"
             key = names.take(name.removesuffix(image.suffix), origin, report)
             yield Sample(key, text, image, origin, split)
+
+
+def _finder(file: Path) -> Callable[[str], tuple[str | None, list[str]]]:
+    """A function from a name in the list to the place that has it, if any, and the places that were tried.
+
+    Plain strings rather than paths up to a found image: there may be millions of rows.
+    """
+    everywhere = [f"{place}{os.sep}" for place in (file.parent / "lines", file.parent) if place.is_dir()]
+    # The list's own folder is tried for each row only if it has images at all, or the row names a folder.
+    beside = any(path.suffix.lower() in IMAGE_SUFFIXES for path in file.parent.iterdir())
+    usual = everywhere if beside else everywhere[:1]
+
+    def find(name: str) -> tuple[str | None, list[str]]:
+        places = everywhere if "/" in name else usual
+        return next((place for place in places if _is_file(place + name)), None), places
+
+    return find
 
 
 def _is_file(path: str) -> bool:

@@ -53,6 +53,11 @@ def recognises(path: Path, root: str) -> bool:
     return any(xml.sniff(file) == root for file in islice(walk(path, XML), 50))
 
 
+def named_image(file: Path) -> str | None:
+    """The image that a PAGE or ALTO file names, from its beginning."""
+    return xml.first(file, "{*}Page/@imageFilename") or xml.first(file, "{*}sourceImageInformation/{*}fileName")
+
+
 def read_pages(path: Path, report: Report, root: str, parse: Callable[[xml.Element], PageFile]) -> Iterator[Sample]:
     """The lines of every XML file at `path` whose root element is `root`, in document order."""
     names = UniqueNames()

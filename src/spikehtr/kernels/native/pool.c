@@ -104,7 +104,7 @@ static void start_all(void) {
 API void spikehtr_threads(int threads) {
     pthread_mutex_lock(&pool.busy);
     threads = threads < 1 ? 1 : least(threads, MOST);
-    if (threads != pool.started + 1) stop_all();
+    if (threads > 1 && threads != pool.started + 1) stop_all(); /* for one, they sleep: they will be wanted again */
     pool.wanted = threads;
     pthread_mutex_unlock(&pool.busy);
 }
@@ -123,6 +123,13 @@ void run_tasks(task_fn fn, const void *arg, int count) {
     pthread_mutex_unlock(&pool.busy);
 }
 
+static pthread_key_t leftover; /* frees what a thread that ends had */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_key(void) {
+    if (pthread_key_create(&leftover, free)) abort();
+}
+
 void *scratch(size_t bytes) {
     static __thread char *memory;
     static __thread size_t size;
@@ -130,7 +137,8 @@ void *scratch(size_t bytes) {
         free(memory);
         size = (bytes + 63) / 64 * 64;
         memory = aligned_alloc(64, size);
-        if (!memory) abort();
+        pthread_once(&once, make_key);
+        if (!memory || pthread_setspecific(leftover, memory)) abort();
     }
     return memory;
 }

@@ -1,0 +1,50 @@
+"""Whether a source is still what it was: a digest of the names, sizes and times of its files; none of them is read whole.
+
+Files are found as the readers find them: ~ is filled in, links are followed, and what a list or a page file names counts
+wherever it lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from spikehtr.data.formats import ln, locate, pages
+from spikehtr.data.formats.files import walk
+
+_READING = 2  # one more whenever the same files are made into other lines than before
+_OURS = (".arrow", ".lock")  # stores and their locks; no reader looks for them in a folder
+
+
+def fingerprint(specs: Sequence[str | Path], settings: str) -> str:
+    """Changes when a source's files change in name, size or time, or the `settings` they are compiled with."""
+    digest = hashlib.sha256(f"{_READING} {settings}".encode())
+
+    def add(line: str) -> None:
+        digest.update(f"\n{line}".encode(errors="surrogateescape"))  # file names are any bytes
+
+    for spec in specs:
+        name, path = locate(spec)
+        add(f"{name or ''} {path.absolute()}")  # not resolved: a link's own name may be that of a split
+        for file in _files(path.absolute()):
+            try:
+                facts = file.stat()
+            except OSError:  # a broken link, or gone this moment: the reader will say so
+                continue
+            add(f"{file} {facts.st_size} {facts.st_mtime_ns}")
+    return digest.hexdigest()[:24]
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """What a source's lines may come from. Hidden files are not, so that a store's unfinished parts do not count."""
+    images = pages.ImageFinder()
+    for file in walk(path):
+        kind = file.suffix.lower()
+        if file != path and kind in _OURS:
+            continue
+        yield file
+        if kind == ".ln":
+            yield from ln.named_files(file)
+        elif kind == ".xml" and (image := images.find(file, pages.named_image(file))):
+            yield image
