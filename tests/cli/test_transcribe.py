@@ -247,6 +247,7 @@ def test_what_is_odd_is_remarked_and_no_failure(model: Path, tmp_path: Path) -> 
         ("mets.xml", "neither PAGE nor ALTO: its root element is <mets>"),
         ("header.tif", "not an image that Pillow can read"),
         ("cut.tif", "page 2: damaged image"),
+        ("half.tif", "half.tif: damaged image"),
         ("pipe.png", "not an ordinary file"),
         ("link.png", "a link to what is not there"),
         ("notes.txt", "not an image that Pillow can read"),
@@ -267,6 +268,10 @@ def test_what_an_archivist_may_give_it(
         image.save(tmp_path / "two.tif", save_all=True, append_images=[image.transpose(Image.Transpose.ROTATE_180)])
     whole = (tmp_path / "two.tif").read_bytes()
     (tmp_path / "cut.tif").write_bytes(whole[: int(0.7 * len(whole))])
+    with Image.open(good) as image:
+        image.save(tmp_path / "three.tif", save_all=True, append_images=[image, image])
+    whole = (tmp_path / "three.tif").read_bytes()
+    (tmp_path / "half.tif").write_bytes(whole[: len(whole) // 2])  # the list of page 2 is cut: pages cannot be counted
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "link.png").symlink_to("nowhere.png")
     (tmp_path / "notes.txt").write_text("notes")

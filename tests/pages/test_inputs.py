@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,35 @@ def test_pages_of_one_file(tmp_path: Path) -> None:
     assert names_of([tmp_path / "many.tiff"]) == ["many-0001", "many-0002", "many-0003"]
     (source,), _ = find_sources([str(tmp_path / "many.tiff")])
     assert [load_page(source, index, 300).size for index in range(3)] == [(30, 20), (31, 20), (32, 20)]
+
+
+@pytest.mark.parametrize("form", ["MPO", "GIF", "WEBP", "PNG"])
+def test_only_a_tiff_has_pages(form: str, tmp_path: Path) -> None:
+    """Phones write a photo and its preview, or its depth, into one .jpg: that is MPO."""
+    photo, other = Image.new("RGB", (60, 40), "white"), Image.new("RGB", (60, 40), "black")
+    photo.save(tmp_path / "photo.jpg", form, save_all=True, append_images=[other])
+    with Image.open(tmp_path / "photo.jpg") as image:
+        assert image.n_frames == 2  # type: ignore[attr-defined]
+    assert names_of([tmp_path / "photo.jpg"]) == ["photo"]
+    (source,), _ = find_sources([str(tmp_path / "photo.jpg")])
+    assert load_page(source, 0, 300).getextrema() == (255, 255)
+
+
+@pytest.mark.parametrize("error", [TypeError, IndexError, KeyError, OverflowError, struct.error, AssertionError])
+def test_whatever_pillow_runs_into_the_image_is_damaged(
+    error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error("of all things")
+
+    picture(tmp_path / "p.tif")
+    (source,), _ = find_sources([str(tmp_path / "p.tif")])
+    monkeypatch.setattr("PIL.TiffImagePlugin.TiffImageFile.n_frames", property(fail))
+    monkeypatch.setattr("PIL.TiffImagePlugin.TiffImageFile.load", fail)
+    with pytest.raises(ImageError, match="damaged image .*of all things"):
+        count_pages(source)
+    with pytest.raises(ImageError, match="damaged image .*of all things"):
+        load_page(source, 0, 300)
 
 
 def test_a_photo_is_turned_as_the_camera_noted(tmp_path: Path) -> None:
