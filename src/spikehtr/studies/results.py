@@ -135,9 +135,12 @@ class Block:
         spread = self.spread(split, "cer")
         if spread is not None:
             most = max(len(row.runs) for row in self.rows)
+            pool = f"variants ({spread.freedom} degree{'s' if spread.freedom > 1 else ''} of freedom, Student's t)"
+            if any(row.variant.at is not None for row in self.rows):
+                pool = "variants at the same place (Student's t)"
             return (
-                f"95 % intervals over {most} seeds; their standard deviation is pooled over the variants "
-                f"({spread.freedom} degree{'s' if spread.freedom > 1 else ''} of freedom, Student's t)"
+                f"95 % intervals over {most} seeds; their standard deviation is pooled over the {pool}; what other "
+                "lines would change is not in them"
             )
         reading = next((run.readings[split] for row in self.rows for run in row.runs if split in run.readings), None)
         if reading is None:
