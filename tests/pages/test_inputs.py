@@ -84,9 +84,9 @@ def test_whatever_pillow_runs_into_the_image_is_damaged(
     (source,), _ = find_sources([str(tmp_path / "p.tif")])
     monkeypatch.setattr("PIL.TiffImagePlugin.TiffImageFile.n_frames", property(fail))
     monkeypatch.setattr("PIL.TiffImagePlugin.TiffImageFile.load", fail)
-    with pytest.raises(ImageError, match="damaged image .*of all things"):
+    with pytest.raises(ImageError, match=r"damaged image .*of all things"):
         count_pages(source)
-    with pytest.raises(ImageError, match="damaged image .*of all things"):
+    with pytest.raises(ImageError, match=r"damaged image .*of all things"):
         load_page(source, 0, 300)
 
 

@@ -168,9 +168,7 @@ def _decoding() -> Iterator[None]:
     except Image.DecompressionBombError:
         limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
         raise ImageError(f"claims more than {limit:,} pixels, Pillow's limit; scale it down") from None
-    except (
-        Exception
-    ) as error:  # beside OSError also TypeError, IndexError, struct.error: whatever its decoders run into
+    except Exception as error:  # not OSError alone: TypeError, IndexError, whatever its decoders run into
         raise ImageError(f"damaged image ({str(error) or type(error).__name__})") from None
 
 
