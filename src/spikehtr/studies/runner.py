@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from spikehtr.files import whole_file
 from spikehtr.studies.tasks import FAILED, LOG, STOPPED, Task, read_json
 
 Say = Callable[[str], None]
+_LAST = 20  # lines of a log in which its last exception is looked for
 _LOOK_EVERY = 0.2  # seconds between two looks at the processes
 
 
@@ -210,5 +212,7 @@ def _note(task: Task, reason: str, carried: Carried, say: Say) -> None:
 
 
 def _last_line(task: Task) -> str:
+    """Of the log, or of its last exception, whose message may have several."""
     lines = (task.folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else ""
+    named = [line for line in lines[-_LAST:] if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
+    return named[-1] if named else lines[-1] if lines else ""

@@ -34,6 +34,8 @@ from spikehtr.training.telling import Meter, Tell, Told, TrainingError
 from spikehtr.weights import save_model
 
 BEST = "best.safetensors"
+# What errors other than torch.OutOfMemoryError say: of a CPU, of a driver, of a library that has to make its workspace.
+_NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
 LOG_EVERY = 50  # steps: how often losses are read back from the device, checked and told
 _AGREE_EVERY = 10  # steps: how often several devices ask whether to stop
 _SEED_STRIDE, _RANK_STRIDE = 1_000_003, 7_919  # keep the seeds of two runs, and of two devices, apart
@@ -211,8 +213,8 @@ class Run:
     def _try(self, batch: Batch, indices: Indices) -> Tensor:
         try:
             return self._train_on(batch, indices)
-        except (torch.OutOfMemoryError, RuntimeError) as error:
-            if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+        except RuntimeError as error:  # torch.OutOfMemoryError is one of them
+            if not isinstance(error, torch.OutOfMemoryError) and not any(s in str(error) for s in _NO_MEMORY):
                 raise
             lines, _, height, width = batch.images.shape
             steps = f", T = {self.config.model.timesteps}" if self.config.model.arch == "spike-htr" else ""
