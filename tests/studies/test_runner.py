@@ -19,7 +19,7 @@ PROGRAMS = {
     "good": "open({result!r}, 'w').write('{{}}')",
     "slow": "import time; time.sleep(0.3); open({result!r}, 'w').write('{{}}')",
     "wrong": "open({log!r}, 'a').write('first\\nno line to train on\\n'); raise SystemExit(2)",
-    "lengthy": "open({log!r}, 'a').write('Traceback\\nRuntimeError: no room left\\nFor debugging ...\\n'); raise SystemExit(1)",
+    "lengthy": "open({log!r}, 'a').write('RuntimeError: no room left\\nFor debugging ...\\n'); raise SystemExit(1)",
     "silent": "raise SystemExit(7)",
     "polite": "import os, signal, time; signal.signal(15, lambda *_: os._exit(3)); {up}; time.sleep(60)",
     "deaf": "import signal, time; signal.signal(15, signal.SIG_IGN); {up}; time.sleep(60)",
@@ -50,6 +50,12 @@ def tasks(folder, *variants):
     return [Task("d", "d", name, name, 0, Config.preset("tiny"), folder / name) for name in variants]
 
 
+def test_a_failure_is_told_by_its_exception(started, tmp_path):
+    carried = carry_out_tasks(tasks(tmp_path, "lengthy-a", "good-c"), ["cpu"], 2, lambda _: None)
+    assert carried.failed == {"d, lengthy-a, seed 0": "RuntimeError: no room left"}  # not the advice in the last line
+    assert len(started) == 2
+
+
 def test_devices_are_shared_out_and_failures_noted(started, tmp_path):
     told, over = [], []
     wanted = tasks(tmp_path, "slow-a", "slow-b", "wrong-a", "good-a", "silent-a", "good-b")
@@ -59,8 +65,6 @@ def test_devices_are_shared_out_and_failures_noted(started, tmp_path):
     assert all(running <= 2 for *_, running in started)
     assert sorted(task.variant for task in carried.finished) == ["good-a", "good-b", "slow-a", "slow-b"]
     assert carried.failed == {"d, wrong-a, seed 0": "no line to train on", "d, silent-a, seed 0": "exit code 7"}
-    carried = carry_out_tasks(tasks(tmp_path, "lengthy-a", "good-c"), ["cpu"], 2, told.append)
-    assert carried.failed == {"d, lengthy-a, seed 0": "RuntimeError: no room left"}  # not the last line's advice
     assert (tmp_path / "wrong-a" / FAILED).read_text() == "no line to train on\n"
     assert not carried.stopped
     assert sum("[4/6]" in line for line in told) == 1
