@@ -7,7 +7,6 @@ joined, the result takes its name, and the parts go.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -23,7 +22,8 @@ from typing import Any
 import pyarrow as pa
 from filelock import FileLock
 
-from spikehtr.data.formats import read
+from spikehtr.data.fingerprint import fingerprint
+from spikehtr.data.formats import locate, read
 from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
 from spikehtr.data.samples import Problem, Report, Sample
@@ -83,8 +83,8 @@ def open_lines(
 
     The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder.
     """
-    path = Path(str(specs[0]).removeprefix("store:"))
-    if len(specs) == 1 and is_store(path):
+    name, path = locate(specs[0])
+    if len(specs) == 1 and name in (None, "store") and is_store(path):
         store = LineStore(path)
         if store.height != height:
             remedy = f"compile it again, or set model.height={store.height}"
@@ -93,7 +93,7 @@ def open_lines(
     root = Path(os.environ.get("SPIKEHTR_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "spikehtr")
     folder = root.expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{_fingerprint(specs, height, max_width)}.arrow"
+    target = folder / f"{_key(specs, height, max_width)}.arrow"
     with FileLock(target.with_suffix(".lock")):  # of two programs at once, one waits and finds what the other made
         return LineStore(target) if is_store(target) else compile_store(specs, target, height, max_width, progress)[0]
 
@@ -173,7 +173,7 @@ def _texts(file: pa.RecordBatchFileReader) -> Iterator[tuple[str, str | None]]:
 
 def _claim(parts: Path, specs: Sequence[str | Path], height: int, max_width: int | None) -> None:
     """Parts of a run over the same unchanged sources are gone on with; others are cleared away."""
-    key = _fingerprint(specs, height, max_width)
+    key = _key(specs, height, max_width)
     note = parts / "sources"
     if not note.is_file() or note.read_text() != key:
         shutil.rmtree(parts, ignore_errors=True)
@@ -181,19 +181,8 @@ def _claim(parts: Path, specs: Sequence[str | Path], height: int, max_width: int
         note.write_text(key)
 
 
-def _fingerprint(specs: Sequence[str | Path], height: int, max_width: int | None) -> str:
-    """Changes when a source's files change in name, size or time."""
-    digest = hashlib.sha256(f"{VERSION} {height} {max_width} {_PART}".encode())
-    for spec in specs:
-        name = str(spec)
-        path = Path(name) if Path(name).exists() else Path(name.partition(":")[2])
-        digest.update(f"\n{name.partition(':')[0] if path != Path(name) else ''} {path.resolve()}".encode())
-        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for file in files:
-            if file.exists():
-                facts = file.stat()
-                digest.update(f"\n{file.relative_to(path)} {facts.st_size} {facts.st_mtime_ns}".encode())
-    return digest.hexdigest()[:24]
+def _key(specs: Sequence[str | Path], height: int, max_width: int | None) -> str:
+    return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}")
 
 
 def _reasons(report: Report) -> str:

@@ -1,7 +1,7 @@
-"""Whether a source is still what it was: a digest of the names, sizes and times of its files; none of them is read whole.
+"""Whether a source is still what it was: a digest of the names, sizes and times of its files, none of them read whole.
 
-Files are found as the readers find them: ~ is filled in, links are followed, and what a list or a page file names counts
-wherever it lies.
+Files are found as the readers find them: ~ is filled in, links are followed, and what a list or a page file names
+counts wherever it lies.
 """
 
 from __future__ import annotations

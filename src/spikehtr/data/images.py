@@ -63,8 +63,8 @@ def to_gray(image: Image.Image) -> Image.Image:
 
 
 @lru_cache(maxsize=4)
-def _open_page(path: Path) -> Image.Image:
-    """A page, kept while its lines are cut: readers yield a page's lines together."""
+def _open_page(path: Path, changed: int) -> Image.Image:
+    """A page, kept while its lines are cut: readers yield a page's lines together. One that has changed is another."""
     return open_gray(path)
 
 
@@ -72,7 +72,10 @@ def line_image(sample: Sample) -> Image.Image:
     """The grey image of one line, cut out of its page where it is part of one."""
     if sample.polygon is None and sample.box is None:
         return open_gray(sample.image)
-    page = _open_page(sample.image) if isinstance(sample.image, Path) else open_gray(sample.image)
+    if isinstance(sample.image, Path) and sample.image.is_file():
+        page = _open_page(sample.image, sample.image.stat().st_mtime_ns)
+    else:
+        page = open_gray(sample.image)
     line = cut_line(page, sample.polygon, sample.box)
     if not line.width or not line.height:
         raise ImageError("its outline is empty or lies outside the page")

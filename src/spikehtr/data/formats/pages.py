@@ -54,8 +54,12 @@ def recognises(path: Path, root: str) -> bool:
 
 
 def named_image(file: Path) -> str | None:
-    """The image that a PAGE or ALTO file names, from its beginning."""
-    return xml.first(file, "{*}Page/@imageFilename") or xml.first(file, "{*}sourceImageInformation/{*}fileName")
+    """The image that a PAGE or ALTO file names; the file is read no further than that."""
+    element = xml.first(file, whole="fileName", begun="Page")
+    if element is None:
+        return None
+    name: str | None = element.text if xml.name_of(element) == "fileName" else element.get("imageFilename")
+    return name
 
 
 def read_pages(path: Path, report: Report, root: str, parse: Callable[[xml.Element], PageFile]) -> Iterator[Sample]:

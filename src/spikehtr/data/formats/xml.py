@@ -16,6 +16,15 @@ Element = Any  # an lxml element; lxml has no types of its own
 MAX_BYTES = 256 << 20  # a page of a thousand lines with a polygon each is about 2 MB
 
 _PROLOGUE = re.compile(rb"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
+_CAREFUL = {
+    "resolve_entities": False,
+    "no_network": True,
+    "load_dtd": False,
+    "dtd_validation": False,
+    "huge_tree": False,
+    "remove_comments": True,
+    "remove_pis": True,
+}
 _FIRST_TAG = re.compile(rb"<(?:[\w.-]+:)?([\w.-]+)")
 
 
@@ -54,17 +63,22 @@ def load(path: Path, report: Report, dtd_may_be_named: bool = False) -> Element 
     return tree.getroot()
 
 
+def first(path: Path, whole: str, begun: str) -> Element | None:
+    """The first element called `whole`, or `begun` with only its attributes; the file is read no further than that."""
+    tags = (f"{{*}}{whole}", f"{{*}}{begun}")
+    try:
+        with path.open("rb") as file:
+            for event, element in etree.iterparse(file, ("start", "end"), tag=tags, **_CAREFUL):
+                if event == "end" or name_of(element) == begun:
+                    return element
+    except (OSError, etree.XMLSyntaxError):
+        pass
+    return None
+
+
 def _parser() -> Any:
     """A new one each time: a parser keeps what it read."""
-    return etree.XMLParser(
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        dtd_validation=False,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
+    return etree.XMLParser(**_CAREFUL)
 
 
 def _refuse(path: Path, message: str, report: Report) -> None:
