@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,7 @@ def test_doubtful_words(model: Path, tmp_path: Path) -> None:
         (["-f", "page"], "add --output"),
         (["--resume"], "add --output"),
         (["--overlay"], "add --output"),
+        (["--overwrite"], "add --output"),
         (["-o", "a.png"], "name a folder"),
         (["-m", "no.safetensors"], "no such file"),
     ],
@@ -196,6 +198,42 @@ def test_inputs_are_never_overwritten(model: Path, tmp_path: Path) -> None:
     result = run(model, tmp_path / "a.xml", "-o", tmp_path, "-f", "page")
     assert "would be overwritten" in str(result.exception)
     assert (tmp_path / "a.xml").read_bytes() == written
+
+
+BY_HAND = {"text": "by hand", "json": '{"text": "by hand"}', "page": "<PcGts/>", "alto": "<alto/>", "hocr": "<html/>"}
+
+
+@pytest.mark.parametrize("form", list(BY_HAND))
+def test_what_others_wrote_beside_the_inputs_is_replaced_only_on_request(
+    form: str, model: Path, tmp_path: Path
+) -> None:
+    files = make(tmp_path, ["a.png", "b.png"])
+    assert run(model, files[1], "-o", tmp_path, "-f", form).exit_code == 0
+    (ours,) = (path for path in tmp_path.iterdir() if path.suffix != ".png")
+    theirs = ours.with_stem("a")
+    theirs.write_text(BY_HAND[form], encoding="utf-8")
+    result = run(model, *files, "-o", tmp_path, "-f", form)
+    assert result.exit_code == 1
+    assert f"a.png: {theirs} is there and not as we write it" in result.stderr
+    assert theirs.read_text(encoding="utf-8") == BY_HAND[form]
+    assert f"{ours} is there" in result.stderr if form == "text" else "1 page" in result.stderr  # text bears no mark
+    elsewhere = tmp_path / "out" / theirs.name
+    elsewhere.parent.mkdir()
+    elsewhere.write_text(BY_HAND[form], encoding="utf-8")
+    assert run(model, files[0], "-o", tmp_path / "out", "-f", form).exit_code == 0
+    assert run(model, *files, "-o", tmp_path, "-f", form, "--overwrite").exit_code == 0
+    assert elsewhere.read_text(encoding="utf-8") != BY_HAND[form] != theirs.read_text(encoding="utf-8")
+
+
+def test_a_page_file_of_ours_that_was_edited_is_anothers(tmp_path: Path) -> None:
+    (file,) = make(tmp_path, ["a.png"])
+    arguments = (file, "--lines-only", "-o", tmp_path)
+    assert bare(*arguments).exit_code == bare(*arguments).exit_code == 0
+    ours = (tmp_path / "a.xml").read_text(encoding="utf-8")
+    edited = re.sub("<LastChange>.*<", "<LastChange>2150-01-01T00:00:00<", ours)
+    (tmp_path / "a.xml").write_text(edited, encoding="utf-8")
+    assert bare(*arguments).exit_code == 1
+    assert (tmp_path / "a.xml").read_text(encoding="utf-8") == edited
 
 
 PAGE_XML = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15">

@@ -58,6 +58,9 @@ def transcribe(
         Optional[Path], typer.Option("--output", "-o", help="Folder for the results, one file a page.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Leave pages alone whose result is there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files beside the inputs even if spikehtr did not write them.")
+    ] = False,
     kind: Annotated[As, typer.Option("--as", help="What images are; auto: low or very wide ones are lines.")] = As.auto,
     segmenter: Annotated[Finder, typer.Option("--segmenter", help="What finds the lines of pages.")] = Finder.builtin,
     lines_only: Annotated[
@@ -88,7 +91,7 @@ def transcribe(
     form = form or (Form.page if lines_only else Form.text)
     if lines_only:
         _check_unread(model, form, min_confidence)
-    _check(form, output, resume, overlay)
+    _check(form, output, resume=resume, overlay=overlay, overwrite=overwrite)
     warnings.filterwarnings("ignore", module="PIL")  # odd metadata: what cannot be read is told in the list
     chosen = "cpu" if lines_only else pick_device(device)
     from spikehtr.pages.inputs import find_sources
@@ -104,7 +107,7 @@ def transcribe(
     recognizer = None if lines_only else Recognizer.load(model, chosen, precision)
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
-    run = Run(form.value, output, resume, overlay, min_confidence, failures=list(missing))
+    run = Run(form.value, output, resume, overlay, min_confidence, overwrite, failures=list(missing))
     with _bar(len(sources)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):
             if result is not None:
@@ -122,12 +125,12 @@ def _check_unread(model: Path | None, form: Form, min_confidence: float) -> None
             raise SpikeHTRError(f"--lines-only reads nothing, so {name} has no use: leave one of them out")
 
 
-def _check(form: Form, output: Path | None, resume: bool, overlay: bool) -> None:
+def _check(form: Form, output: Path | None, **flags: bool) -> None:
     """Wrong use is found out before anything is loaded."""
     if output is None:
-        for name, wanted in (("--resume", resume), ("--overlay", overlay)):
+        for name, wanted in flags.items():
             if wanted:
-                raise SpikeHTRError(f"{name} needs a folder for the results: add --output DIR")
+                raise SpikeHTRError(f"--{name} needs a folder for the results: add --output DIR")
         if form in (Form.page, Form.alto, Form.hocr):
             raise SpikeHTRError(f"--format {form.value} writes one file a page: add --output DIR")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,14 @@ from spikehtr.recognizer import Recognizer
 
 Format = Literal["text", "json", "page", "alto", "hocr"]
 SUFFIX: dict[Format, str] = {"text": ".txt", "json": ".json", "page": ".xml", "alto": ".xml", "hocr": ".html"}
-
+# How a file begins that we wrote and nobody changed: editors of PAGE note the time of a change. Text bears no mark.
+_OURS: dict[Format, str] = {
+    "json": r'\{\s*"format":\s*"spikehtr-page-1"',
+    "page": r"<Creator>spikehtr [^<]*</Creator>\s*<Created>([^<]*)</Created>\s*<LastChange>\1</LastChange>",
+    "alto": r"<softwareName>spikehtr</softwareName>",
+    "hocr": r'<meta name="ocr-system" content="spikehtr ',
+}
+_START = 1 << 14  # characters of a file in which such a mark stands
 _NO_USE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # the next page could not be written either
 NAMED = 6  # files that are named at the end; of more, the folder is
 
@@ -32,6 +40,7 @@ class Run:
     resume: bool = False
     overlay: bool = False
     min_confidence: float = 0.0
+    overwrite: bool = False  # also what others wrote beside the inputs
     read: int = 0
     lines: int = 0
     skipped: int = 0
@@ -78,8 +87,26 @@ def jobs_of(
                 raise SpikeHTRError(f"{target} is one of the inputs and would be overwritten: give another folder")
             if run.resume and target is not None and target.is_file():
                 run.skipped += 1
+            elif target is not None and not run.overwrite and _is_anothers(target, source):
+                reason = f"{target} is there and not as we write it: give another folder, or --overwrite"
+                run.failures.append(Failure(job.title, reason))
             else:
                 yield job
+
+
+def _is_anothers(target: Path, source: Source) -> bool:
+    """Whether a result would take the place of a file beside its source that we did not write.
+
+    Folders of results are ours to replace.
+    """
+    if not target.is_file() or target.parent.resolve() != source.path.parent.resolve():
+        return False
+    try:
+        with target.open(encoding="utf-8", errors="replace") as file:
+            start = file.read(_START)
+    except OSError:
+        return True
+    return not any(re.search(mark, start) for form, mark in _OURS.items() if SUFFIX[form] == target.suffix)
 
 
 def transcribe(
