@@ -38,6 +38,14 @@ def run(store, folder, *, max_minutes=None, start=None, **changes):
     return Run(config, lines, held_out, folder, max_minutes=max_minutes, start=start)
 
 
+@pytest.fixture(scope="module")
+def whole(store, tmp_path_factory):
+    """A run that nothing disturbed, and what it told: for those that were killed or stopped."""
+    done, told = run(store, tmp_path_factory.mktemp("whole")), Epochs()
+    done.fit(save_every=2, tell=told)
+    return done, told
+
+
 class Epochs(list):
     """What is told at the ends of epochs."""
 
@@ -51,9 +59,8 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("at", [1, 4, 7])
-def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, tmp_path, at, monkeypatch):
-    whole = run(store, tmp_path / "whole")
-    whole.fit(save_every=2)
+def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, whole, tmp_path, at, monkeypatch):
+    whole, _ = whole
     killed = run(store, tmp_path / "killed")
     step = Run._train_on
 
@@ -77,9 +84,8 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, tmp_pat
     assert whole.best == resumed.best
 
 
-def test_a_kill_before_validation_does_not_lose_it(store, tmp_path, monkeypatch):
-    whole, told = run(store, tmp_path / "whole"), Epochs()
-    whole.fit(save_every=1, tell=told)
+def test_a_kill_before_validation_does_not_lose_it(store, whole, tmp_path, monkeypatch):
+    whole, told = whole
 
     def killed(self):
         raise Killed
@@ -97,9 +103,10 @@ def test_a_kill_before_validation_does_not_lose_it(store, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("at", [4, 5])  # within an epoch, and at the end of one
-def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(store, tmp_path, monkeypatch, at):
-    whole = run(store, tmp_path / "whole")
-    whole.fit()
+def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(
+    store, whole, tmp_path, monkeypatch, at
+):
+    whole, _ = whole
     stopped = run(store, tmp_path / "stopped")
     step = Run._train_on
 
@@ -118,16 +125,14 @@ def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(
     assert resumed.best == whole.best
 
 
-def test_every_epoch_is_told_and_the_best_model_can_be_read(store, tmp_path):
-    told = Epochs()
-    done = run(store, tmp_path / "r")
-    done.fit(tell=told)
+def test_every_epoch_is_told_and_the_best_model_can_be_read(store, whole):
+    done, told = whole
     assert [epoch.epoch for epoch in told] == [1, 2, 3]
     assert told[-1].step == 9
     assert told[-1].progress == 1.0
     assert all(epoch.values["loss"] > 0 and epoch.cer is not None for epoch in told)
     assert done.best == min(epoch.cer for epoch in told)
-    recognizer = Recognizer.load(tmp_path / "r" / BEST)
+    recognizer = Recognizer.load(done.folder / BEST)
     assert recognizer.charset == store.charset
     assert isinstance(recognizer.transcribe(store.line(0)).text, str)
 
@@ -141,10 +146,9 @@ def test_training_learns(store, tmp_path):
     assert learner.best < 0.2
 
 
-def test_resuming_with_other_settings_is_refused(store, tmp_path):
-    run(store, tmp_path / "r").fit()
+def test_resuming_with_other_settings_is_refused(store, whole):
     with pytest.raises(TrainingError, match="other settings"):
-        run(store, tmp_path / "r", training__seed=1).resume()
+        run(store, whole[0].folder, training__seed=1).resume()
 
 
 def test_a_loss_that_is_no_number_names_the_lines_and_keeps_the_last_good_checkpoint(store, tmp_path, monkeypatch):
