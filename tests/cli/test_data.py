@@ -41,6 +41,9 @@ def test_stats(folder):
     text = run("data", "stats", folder).stdout
     assert "8 lines" in text
     assert json.loads(run("data", "stats", folder, "--json").stdout)["splits"]["train"]["lines"] == 8
+    assert "to mend" not in text
+    (folder / "train" / "000.png").write_bytes(b"")
+    assert "unreadable image: 1 line" in run("data", "stats", folder).stdout
 
 
 def test_compile_then_use_the_store(folder, tmp_path):

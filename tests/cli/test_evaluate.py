@@ -67,6 +67,17 @@ def run(place):
 BOTH = ("-d", "old", "-d", "new")
 
 
+def test_lines_that_are_left_out_are_spoken_of(run, place):
+    images = [{"bytes": b""}, {"bytes": b"no image"}]
+    (place / "half").mkdir()
+    shutil.copy(place / "old" / "lines.parquet", place / "half" / "test.parquet")
+    pq.write_table(pa.table({"image": images, "text": ["a", "b"]}), place / "half" / "more.parquet")
+    code, out, err = run("a.safetensors", "b.safetensors", "-d", "half", "--json")
+    assert code == 0
+    assert json.loads(out)
+    assert err == "2 lines or files of half left out; `spikehtr data check half` lists them\n"
+
+
 def test_text_and_json(run):
     code, out, err = run("a.safetensors", *BOTH)
     assert (code, err) == (0, "")

@@ -194,3 +194,19 @@ def test_nothing_to_compile(tmp_path):
         compile_store([f"folder:{tmp_path / 'src'}"], tmp_path / "s.arrow")
     with pytest.raises(SpikeHTRError, match="make it first"):
         compile_store([tmp_path / "src"], tmp_path / "nowhere" / "s.arrow")
+
+
+def test_whoever_opens_lines_is_told_what_was_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    source = write_folder(tmp_path / "my lines")
+    (source / "train" / "000.png").write_bytes(b"")
+    (source / "train" / "001.gt.txt").write_bytes(b"caf\xe9")
+    remark = f"2 lines or files of {source} left out; `spikehtr data check '{source}'` lists them"
+    assert len(open_lines([source])) == 6
+    open_lines([source], height=32)  # as two models would, one of another height
+    assert capsys.readouterr().err == remark + "\n"
+    remarks = []
+    compile_store([source], tmp_path / "s.arrow")
+    for spec in (source, tmp_path / "s.arrow"):  # from the cache, and from a store
+        open_lines([spec], say=remarks.append)
+    assert remarks == [remark, remark]

@@ -68,7 +68,7 @@ def check(
 
 @app.command()
 def stats(sources: Sources, as_json: AsJson = False) -> None:
-    """Count lines, characters, widths and text lengths, split by split."""
+    """Count lines, characters, widths and text lengths, split by split; and what cannot be read."""
     from spikehtr.config import Config
     from spikehtr.data.check import check_data
 
@@ -78,6 +78,8 @@ def stats(sources: Sources, as_json: AsJson = False) -> None:
         typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
     else:
         _print_splits(found)
+        if found.report.counts:
+            _print_problems(found.report, every=False)
 
 
 @app.command("compile")
@@ -196,5 +198,5 @@ def _print_problems(report: Report, every: bool) -> None:
         listed = [p for p in report.problems if (p.severity, p.kind) == (severity, kind)]
         for problem in listed if every else listed[:1]:
             typer.echo(f"    {problem.where}: {problem.message}\n        -> {problem.remedy}")
-    rest = "" if every else "; one example of each kind is shown, --all lists them"
+    rest = "" if every else "; one example of each kind is shown, `spikehtr data check --all` lists them"
     typer.echo(f"{report.count('error')} to mend, {report.count('warning')} to look at{rest}")

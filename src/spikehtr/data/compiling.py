@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -76,20 +79,49 @@ def compile_store(
     return LineStore(output), report
 
 
+@cache
+def tell_once(text: str) -> None:
+    """A remark on stderr; the same one is made only once, however often the lines are opened."""
+    print(text, file=sys.stderr)
+
+
 def open_lines(
-    specs: Sequence[str | Path], height: int = 64, max_width: int | None = None, progress: Progress | None = None
+    specs: Sequence[str | Path],
+    height: int = 64,
+    max_width: int | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = tell_once,
 ) -> LineStore:
     """A store of any sources: the file itself if it is one, else one compiled into the cache, once.
 
-    The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder.
+    The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder. `say` is told if something was left out.
     """
+    given = _given(specs, height)
+    store = given if given is not None else _cached(specs, height, max_width, progress)
+    if number := store.meta["left_out"]:
+        say(left_out(number, store.meta["sources"] if store is given else [str(spec) for spec in specs]))
+    return store
+
+
+def left_out(number: int, sources: Sequence[str]) -> str:
+    """A remark that not all lines of the sources are there."""
+    what = "line or file" if number == 1 else "lines or files"
+    return f"{number} {what} of {', '.join(sources)} left out; `spikehtr data check {shlex.join(sources)}` lists them"
+
+
+def _given(specs: Sequence[str | Path], height: int) -> LineStore | None:
+    """The one source, if it is a store."""
     name, path = locate(specs[0])
-    if len(specs) == 1 and name in (None, "store") and is_store(path):
-        store = LineStore(path)
-        if store.height != height:
-            remedy = f"compile it again, or set model.height={store.height}"
-            raise SpikeHTRError(f"{path} holds lines {store.height} pixels high, {height} are asked for: {remedy}")
-        return store
+    if len(specs) > 1 or name not in (None, "store") or not is_store(path):
+        return None
+    store = LineStore(path)
+    if store.height != height:
+        remedy = f"compile it again, or set model.height={store.height}"
+        raise SpikeHTRError(f"{path} holds lines {store.height} pixels high, {height} are asked for: {remedy}")
+    return store
+
+
+def _cached(specs: Sequence[str | Path], height: int, max_width: int | None, progress: Progress | None) -> LineStore:
     root = Path(os.environ.get("SPIKEHTR_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "spikehtr")
     folder = root.expanduser()
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from PIL import Image
 from spikehtr.assets import SAMPLE_LINE
 from spikehtr.baselines import build
 from spikehtr.config import Config
+from spikehtr.data.compiling import left_out, tell_once
 from spikehtr.data.formats import read
 from spikehtr.data.images import line_image, load_line
 from spikehtr.data.samples import Report as DataReport
@@ -87,14 +88,17 @@ class CPUReport:
 def real_lines(data: Sequence[str], count: int) -> list[Image.Image]:
     """The first `count` line images of data in any format, spread over the sets that are named."""
     found: list[Image.Image] = []
+    report = DataReport()
     for index, spec in enumerate(data):
         wanted = count * (index + 1) // len(data)
-        for sample in read(spec, DataReport()):
+        for sample in read(spec, report):
             if len(found) >= wanted:
                 break
             found.append(line_image(sample))
     if not found:
         raise SpikeHTRError(f"no lines in {', '.join(data)}")
+    if number := report.count("error"):
+        tell_once(left_out(number, data))
     return found
 
 
