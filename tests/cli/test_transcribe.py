@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from pages_help import save_random, simple_page
 from spikehtr.cli import app
+from spikehtr.data.formats.xml import sniff
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
@@ -108,6 +109,30 @@ def test_resume_reads_only_what_is_missing_and_ends_the_same(
     assert files_in(tmp_path / "part") == files_in(tmp_path / "whole") == ["1.xml", "2.xml", "3.xml", "x/1.xml"]
     for name in files_in(tmp_path / "whole"):
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("output", ["out", "."])
+def test_resume_with_the_results_among_the_inputs(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, ["a.png", "b.png"])
+    monkeypatch.chdir(tmp_path)
+    arguments = (".", "--lines-only", "--overlay", "-o", output)
+    assert bare(*arguments).exit_code == 0
+    (tmp_path / output / "b.xml").unlink()
+    before = files_in(tmp_path)
+    again = bare(*arguments, "--resume")
+    assert again.exit_code == 0, again.exception
+    assert "1 page, " in again.stderr
+    assert "1 pages were there already" in again.stderr
+    assert files_in(tmp_path) == sorted([*before, (Path(output) / "b.xml").as_posix()])
+
+
+def test_resume_takes_no_result_of_another_format_for_one(tmp_path: Path) -> None:
+    (file,) = make(tmp_path, ["a.png"])
+    for form, known in (("page", False), ("page", True), ("alto", False), ("alto", True)):
+        result = bare(file, "--lines-only", "-f", form, "-o", tmp_path / "out", "--resume")
+        assert result.exit_code == 0
+        assert ("1 pages were there already" in result.stderr) is known
+        assert sniff(tmp_path / "out" / "a.xml") == {"page": "PcGts", "alto": "alto"}[form]
 
 
 def test_doubtful_words(model: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import sys
 import time
@@ -108,6 +110,48 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         "nothing of this name is there",
         "the folder holds no image, PDF, PAGE or ALTO file",
     ]
+
+
+def test_a_dead_link_does_not_hide_what_else_a_pattern_names(tmp_path: Path) -> None:
+    (tmp_path / "a.png").symlink_to("gone.png")
+    picture(tmp_path / "b.png")
+    sources, failures = find_sources([str(tmp_path / "*.png")])
+    assert [source.path.name for source in sources] == ["b.png"]
+    assert [(one.title, one.reason) for one in failures] == [(str(tmp_path / "a.png"), "a link to what is not there")]
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture(tmp_path / "in" / "a.png")
+    picture(tmp_path / "in" / "locked" / "b.png")
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path).name == "locked":  # a superuser may list any folder, so modes would not do
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for folder, names in ((tmp_path / "in", ["a.png"]), (tmp_path / "in" / "locked", [])):
+        sources, failures = find_sources([str(folder)])
+        assert [source.path.name for source in sources] == names
+        assert [(failure.title, failure.reason) for failure in failures] == [
+            (str(tmp_path / "in" / "locked"), "cannot be listed (Permission denied)")
+        ]
+
+
+def test_results_within_a_folder_are_no_inputs_of_it(tmp_path: Path) -> None:
+    for name in ("a.png", "a.overlay.png", "out/a.overlay.png", "out/b.png", "outer/c.png"):
+        picture(tmp_path / name)
+    for folder, output, names in (
+        (tmp_path, tmp_path / "out", ["a", "outer/c"]),
+        (tmp_path, tmp_path, ["a", "out/b", "outer/c"]),
+        (tmp_path / "out", tmp_path, ["b"]),
+        (tmp_path, None, ["a", "out/b", "outer/c"]),
+    ):
+        sources, _ = find_sources([str(folder)], output)
+        assert [source.place.with_suffix("").as_posix() for source in sources] == names
+    (named,), _ = find_sources([str(tmp_path / "out" / "a.overlay.png")], tmp_path / "out")
+    assert named.path.name == "a.overlay.png"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def transcribe(
     from spikehtr.pages.segmenting import segmenter as segmenter_named
     from spikehtr.recognizer import Recognizer
 
-    sources, missing = find_sources(inputs)
+    sources, missing = find_sources(inputs, output)
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)

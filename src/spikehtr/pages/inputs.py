@@ -25,6 +25,7 @@ from spikehtr.pages.given import ROOTS
 Kind = Literal["image", "xml", "pdf"]
 _FILTERS = threading.Lock()  # warnings have one list of filters for all threads
 _PDFIUM = threading.Lock()
+OVERLAY = ".overlay.png"  # pages with their lines drawn in: results, never inputs
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
 
 
@@ -61,8 +62,11 @@ class Failure:
     reason: str
 
 
-def find_sources(inputs: Iterable[str]) -> tuple[list[Source], list[Failure]]:
-    """Every file once, in the order asked for; folders in name order. Images that an XML file names go with it."""
+def find_sources(inputs: Iterable[str], output: Path | None = None) -> tuple[list[Source], list[Failure]]:
+    """Every file once, in the order asked for; folders in name order. Images that an XML file names go with it.
+
+    `output`: the folder of the results, which are no inputs where it lies within a folder that is.
+    """
     sources: dict[Path, Source] = {}
     failures: list[Failure] = []
     for given in inputs:
@@ -72,18 +76,28 @@ def find_sources(inputs: Iterable[str]) -> tuple[list[Source], list[Failure]]:
         path = Path(given)
         paths = [path]
         if has_magic(given) and not path.exists():
-            paths = [Path(name) for name in sorted(glob(given, recursive=True))]  # noqa: PTH207 (patterns with a root)
-        if not paths or not paths[0].exists():
-            dead = path.is_symlink()
-            failures.append(Failure(given, "a link to what is not there" if dead else "nothing of this name is there"))
-            continue
+            found = sorted(glob(given, recursive=True))  # noqa: PTH207 (patterns with a root)
+            paths = [Path(name) for name in found] or paths
         for one in paths:
-            found = list(_in_folder(one)) if one.is_dir() else [_source(one, PurePath(one.name))]
-            if not found:
-                failures.append(Failure(str(one), "the folder holds no image, PDF, PAGE or ALTO file"))
-            for source in found:
+            for source in _at(one, output, failures):
                 sources.setdefault(source.path.resolve(), source)
     return _without_named_images(list(sources.values())), failures
+
+
+def _at(path: Path, output: Path | None, failures: list[Failure]) -> list[Source]:
+    """The file, or all files of the folder."""
+    if not path.exists():
+        reason = "a link to what is not there" if path.is_symlink() else "nothing of this name is there"
+        failures.append(Failure(str(path), reason))
+        return []
+    if not path.is_dir():
+        return [_source(path, PurePath(path.name))]
+    report = Report()
+    sources = list(_in_folder(path, output, report))
+    failures += [Failure(problem.where, problem.message) for problem in report.problems]
+    if not sources and not report.problems:
+        failures.append(Failure(str(path), "the folder holds no image, PDF, PAGE or ALTO file"))
+    return sources
 
 
 def _source(path: Path, place: PurePath) -> Source:
@@ -91,8 +105,13 @@ def _source(path: Path, place: PurePath) -> Source:
     return Source(path, "pdf" if suffix == ".pdf" else "xml" if suffix == ".xml" else "image", place)
 
 
-def _in_folder(folder: Path) -> Iterator[Source]:
-    for path in walk(folder, frozenset(SUFFIXES)):
+def _in_folder(folder: Path, output: Path | None, report: Report) -> Iterator[Source]:
+    results = output.resolve() if output is not None else None
+    if results is not None and folder.resolve() not in results.parents:  # elsewhere, or the very folder that is read
+        results = None
+    for path in walk(folder, frozenset(SUFFIXES), report):
+        if path.name.endswith(OVERLAY) or (results is not None and path.parent.resolve().is_relative_to(results)):
+            continue
         if path.suffix.lower() != ".xml" or xml.sniff(path) in ROOTS:  # other XML in a folder is none of our business
             yield _source(path, path.relative_to(folder))
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from spikehtr.data.formats import xml
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.pages.inputs import Failure, Names, PageJob, Source
+from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source
 from spikehtr.pages.overlay import save as save_overlay
 from spikehtr.pages.reading import Done, How, read_pages
 from spikehtr.pages.tree import Page
@@ -19,6 +20,7 @@ from spikehtr.recognizer import Recognizer
 
 Format = Literal["text", "json", "page", "alto", "hocr"]
 SUFFIX: dict[Format, str] = {"text": ".txt", "json": ".json", "page": ".xml", "alto": ".xml", "hocr": ".html"}
+_ROOTS: dict[Format, str] = {"page": "PcGts", "alto": "alto", "hocr": "html"}  # their root elements
 # How a file begins that we wrote and nobody changed: editors of PAGE note the time of a change. Text bears no mark.
 _OURS: dict[Format, str] = {
     "json": r'\{\s*"format":\s*"spikehtr-page-1"',
@@ -83,15 +85,20 @@ def jobs_of(
             run.remarks += [f"{job.title}: written as {job.name}, the name was taken" for job in jobs if job.renamed]
         for job in jobs:
             target = run.target(job)
-            if target is not None and target.resolve() in inputs:
-                raise SpikeHTRError(f"{target} is one of the inputs and would be overwritten: give another folder")
-            if run.resume and target is not None and target.is_file():
+            if run.resume and target is not None and _is_finished(target, run.form):
                 run.skipped += 1
+            elif target is not None and target.resolve() in inputs:
+                raise SpikeHTRError(f"{target} is one of the inputs and would be overwritten: give another folder")
             elif target is not None and not run.overwrite and _is_anothers(target, source):
                 reason = f"{target} is there and not as we write it: give another folder, or --overwrite"
                 run.failures.append(Failure(job.title, reason))
             else:
                 yield job
+
+
+def _is_finished(target: Path, form: Format) -> bool:
+    """Whether a page's result is there: PAGE is none where ALTO is wanted, though the names are the same."""
+    return target.is_file() and (form not in _ROOTS or xml.sniff(target) == _ROOTS[form])
 
 
 def _is_anothers(target: Path, source: Source) -> bool:
@@ -154,7 +161,7 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
     target.parent.mkdir(parents=True, exist_ok=True)
     files = [target]
     if run.overlay and done.gray is not None:
-        files.append(target.with_name(f"{Path(done.job.name).name}.overlay.png"))
+        files.append(target.with_name(f"{Path(done.job.name).name}{OVERLAY}"))
         save_overlay(page, done.gray, files[1])
     with whole_file(target) as temporary:  # last: with it the page counts as finished
         temporary.write_text(run.shown(page), encoding="utf-8")
