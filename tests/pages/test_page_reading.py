@@ -168,6 +168,20 @@ def test_a_segmenter_of_ones_own() -> None:
         RECOGNIZER.transcribe_page(image, segmenter="other")
 
 
+def test_wrong_use_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SpikeHTRError, match="batch_size must be 1 or more, not -1"):
+        RECOGNIZER.transcribe_page(simple_page(1)[0], batch_size=-1)
+    (tmp_path / "other.xml").write_text("<mets/>")
+    for name, message in (("none.xml", "no such file"), ("other.xml", "neither PAGE nor ALTO")):
+        with pytest.raises(SpikeHTRError, match=f"{name}: {message}"):
+            RECOGNIZER.transcribe_page(tmp_path / name)
+
+
+@pytest.mark.parametrize("size", [(1, 9000), (9000, 1), (1, 1)])
+def test_an_image_too_thin_for_any_line_has_none(size: tuple[int, int]) -> None:
+    assert RECOGNIZER.transcribe_page(Image.new("L", size, 255)).lines == []
+
+
 def test_threads_may_share_a_recognizer() -> None:
     images = [simple_page(count, seed=count)[0] for count in (1, 2, 3)]
     expected = [RECOGNIZER.transcribe_page(image) for image in images]

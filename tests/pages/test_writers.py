@@ -122,7 +122,9 @@ def test_json_there_and_back() -> None:
     again = Page.from_json(PAGE.to_json())
     assert again.to_json() == PAGE.to_json()
     assert [line.text for line in again.lines] == TEXTS
-    for broken in ("{", "[]", '{"format": "other"}', '{"format": "spikehtr-page-1"}'):
+    short = json.loads(PAGE.to_json())
+    short["regions"][0]["polygon"] = [[1]]
+    for broken in ("{", "[]", '{"format": "other"}', '{"format": "spikehtr-page-1"}', json.dumps(short)):
         with pytest.raises(SpikeHTRError):
             Page.from_json(broken)
 

@@ -47,6 +47,8 @@ class Given(NamedTuple):
 
 def read_given(file: Path) -> Given:
     """What an XML file says of its page, in pixels of the image that is there. Lines keep their order and their ids."""
+    if not file.exists():
+        raise SpikeHTRError("no such file")
     report = Report()
     root = xml.load(file, report)
     if root is None:

@@ -131,8 +131,13 @@ def _text_line(place: LinePlace, line: Line | None) -> TextLine:
 
 def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int = 16) -> Page:
     """One page: an image, or the path of a PAGE or ALTO file."""
+    if batch_size < 1:
+        raise SpikeHTRError(f"batch_size must be 1 or more, not {batch_size}")
     if isinstance(image, str | os.PathLike) and Path(image).suffix.lower() == ".xml":
-        sheet = given_sheet(Path(image))
+        try:
+            sheet = given_sheet(Path(image))
+        except SpikeHTRError as error:
+            raise SpikeHTRError(f"{os.fspath(image)}: {error}") from None
     else:
         name = Path(image).name if isinstance(image, str | os.PathLike) else "page"
         sheet = found_sheet(name, open_image(image), segmenter(how) if isinstance(how, str) else how)

@@ -46,7 +46,8 @@ def find_lines(page: Image.Image) -> list[FoundRegion]:
     scale = min(1.0, WORK / max(page.size))
     small = page.convert("L")
     if scale < 1:
-        small = small.resize((round(page.width * scale), round(page.height * scale)), Image.Resampling.BOX)
+        width, height = (max(1, round(side * scale)) for side in page.size)
+        small = small.resize((width, height), Image.Resampling.BOX)
     regions = segment(np.asarray(small))
     return [
         FoundRegion([FoundLine(_points(line.baseline, scale), _points(line.polygon, scale)) for line in lines], kind)

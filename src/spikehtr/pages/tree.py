@@ -135,7 +135,7 @@ class Page:
                 raise SpikeHTRError(f"not a page of format {FORMAT} (found {data.get('format')!r})")
             regions = tuple(_region(entry) for entry in data["regions"])
             return cls(data["image"], data["width"], data["height"], regions, data["model"])
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpikeHTRError(f"not a page as JSON ({error!r})") from None
 
 
