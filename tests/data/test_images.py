@@ -1,18 +1,22 @@
 """Image files in every state, opened one by one and through `data check`."""
 
+import io
 import struct
 import zlib
+from pathlib import PurePath
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from spikehtr.config import Config
 from spikehtr.data.check import check_data
 from spikehtr.data.compiling import compile_store
+from spikehtr.data.formats.files import image_size
 from spikehtr.data.geometry import cut_line, fit_line, paper_level
 from spikehtr.data.images import ImageError, line_image, load_line, open_gray
 from spikehtr.data.samples import Sample
+from spikehtr.pages.inputs import Source, load_page
 
 
 def bomb(path, side=50_000):
@@ -73,6 +77,42 @@ def test_check_and_compile_name_every_bad_file_and_keep_the_good(tmp_path):
     store, report = compile_store([folder], tmp_path / "s.arrow")
     assert len(store) == 2
     assert report.count("error") == 4
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif", "webp"])
+@pytest.mark.parametrize("held", range(1, 9))
+def test_photographs_are_turned_upright(held, suffix, tmp_path):
+    """As Pillow's own function turns them, whichever way they come in; the header alone gives the same size."""
+    pixels = np.full((40, 60), 230, np.uint8)
+    pixels[:10, :15] = 20  # one dark corner
+    exif = Image.Exif()
+    exif[0x0112] = held
+    path = tmp_path / f"photo.{suffix}"
+    Image.fromarray(pixels).save(path, exif=exif)
+    with path.open("rb") as file, Image.open(file) as image:
+        expected = ImageOps.exif_transpose(image).convert("L")
+    assert (expected.size == (40, 60)) == (held >= 5)
+    grays = [open_gray(path), open_gray(path.read_bytes())]
+    if suffix != "tif":
+        grays.append(load_page(Source(path, "image", PurePath("photo")), 0, 300))
+    for gray in grays:
+        assert gray.size == expected.size
+        assert np.array_equal(np.asarray(gray), np.asarray(expected))
+    assert image_size(path) == expected.size
+
+
+def test_a_damaged_note_on_how_it_was_held_does_no_harm(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    noted = exif.tobytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        broken = bytearray(noted)
+        for place in rng.integers(6, len(noted), 3):
+            broken[place] = rng.integers(256)
+        stream = io.BytesIO()
+        Image.new("L", (60, 40)).save(stream, "JPEG", exif=bytes(broken))
+        assert sorted(open_gray(stream.getvalue()).size) == [40, 60]
 
 
 def test_sixteen_bit_and_transparent_images_are_not_clipped(tmp_path):

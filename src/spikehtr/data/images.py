@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import warnings
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from spikehtr.data.geometry import cut_line
 from spikehtr.data.samples import Sample
 from spikehtr.errors import SpikeHTRError
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 class ImageError(SpikeHTRError):
@@ -29,17 +40,19 @@ def load_line(path: str | os.PathLike[str]) -> Image.Image:
 
 
 def open_gray(source: Path | bytes) -> Image.Image:
-    """An image file, or an encoded image, fully decoded to 8-bit grey."""
+    """An image file, or an encoded image, fully decoded to 8-bit grey and turned upright."""
     if isinstance(source, Path) and not source.is_file():
         raise ImageError("a folder, not an image" if source.is_dir() else "no such file")
     if (source.stat().st_size if isinstance(source, Path) else len(source)) == 0:
         raise ImageError("the file is empty (0 bytes)")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # Pillow raises at twice this size
-            image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
-        with image:
-            return to_gray(image)
+        # A file is not opened by its name: Pillow would map a plain TIFF into memory, and garble it in turning it.
+        with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of odd headers, and of size: Pillow raises at twice that
+                image = Image.open(stream)
+            with image:
+                return to_gray(upright(image))
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None
     except Image.DecompressionBombError:
@@ -47,6 +60,25 @@ def open_gray(source: Path | bytes) -> Image.Image:
         raise ImageError(f"claims more than {limit:,} pixels, Pillow's limit; scale it down") from None
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise ImageError(f"damaged image ({error})") from None
+
+
+def orientation(image: Image.Image) -> int:
+    """How the camera was held, 1 to 8, as the file's header (EXIF) says; nothing is decoded."""
+    if image.format == "TIFF":  # Pillow turns these itself
+        return 1
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of damaged notes; the pixels may be sound
+            # Not PNG's own method, which decodes the image to look behind its pixels as well.
+            return int(Image.Image.getexif(image).get(ExifTags.Base.Orientation, 1))
+    except (OSError, ValueError, TypeError, LookupError, SyntaxError, struct.error):
+        return 1
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """An image just opened, turned the way the camera noted that it was held."""
+    turn = _TURNS.get(orientation(image))
+    return image if turn is None else image.transpose(turn)
 
 
 def to_gray(image: Image.Image) -> Image.Image:

@@ -12,12 +12,12 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from spikehtr.data.formats import xml
 from spikehtr.data.formats.files import IMAGE_SUFFIXES, walk
 from spikehtr.data.formats.pages import ImageFinder
-from spikehtr.data.images import ImageError, to_gray
+from spikehtr.data.images import ImageError, to_gray, upright
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import ROOTS
@@ -172,7 +172,7 @@ def load_page(source: Source, index: int, dpi: int) -> Image.Image:
             return to_gray(sheet.render(scale=dpi / 72, grayscale=True).to_pil())
     with _decoding(), _opened(source.path) as image:
         image.seek(index)
-        return to_gray(ImageOps.exif_transpose(image))
+        return to_gray(upright(image))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from spikehtr.data.images import ImageError
+from spikehtr.data.images import ImageError, orientation
 from spikehtr.data.samples import Report, Split, split_named
 from spikehtr.text import normalise
 
@@ -123,12 +123,13 @@ def image_missing(where: object, message: str, report: Report, remedy: str = "")
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Width and height from an image file's header; what has none is an ImageError."""
+    """Width and height from an image file's header, as it stands upright; what has none is an ImageError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # nothing is decoded here
             with Image.open(path) as image:
-                return image.size
+                width, height = image.size
+                return (width, height) if orientation(image) < 5 else (height, width)
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
