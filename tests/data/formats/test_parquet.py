@@ -78,6 +78,33 @@ def test_an_image_may_be_a_file_beside(tmp_path):
     assert sample.image == image
 
 
+def unchecked(values, kind=None):
+    """Strings that are claimed to be UTF-8 and need not be."""
+    raw = pa.array(values, pa.large_binary() if kind == pa.large_string() else pa.binary())
+    return pa.Array.from_buffers(kind or pa.string(), len(raw), raw.buffers())
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_a_text_that_is_not_utf8_costs_only_its_row(tmp_path, kind):
+    file = save(tmp_path / "x.parquet", image=structs(3), text=unchecked([b"a", b"caf\xe9", "\u00e9".encode()], kind))
+    samples, report = gather(parquet.read, file)
+    assert [(sample.id, sample.text) for sample in samples] == [("x/0", "a"), ("x/2", "\u00e9")]
+    assert kinds(report) == {"wrong encoding": 1}
+    assert report.problems[0].where == f"{file}, row 1"
+    assert "0xe9 at position 3" in report.problems[0].message
+
+
+def test_names_that_are_not_utf8_are_spelt_out(tmp_path):
+    images = pa.StructArray.from_arrays(
+        [pa.array([PNG, None]), unchecked([b"\xe9.png", b"\xe9.png"])], ["bytes", "path"]
+    )
+    names = {name: unchecked([b"\xe9", b"b"]) for name in ("id", "page", "document", "split")}
+    file = save(tmp_path / "x.parquet", image=images, text=pa.array(["a", "b"]).dictionary_encode(), **names)
+    (sample,), report = gather(parquet.read, file)
+    assert (sample.id, sample.page, sample.text) == ("x/\\xe9", "\\xe9", "a")
+    assert kinds(report) == {"unknown split": 1, "image missing": 1}
+
+
 @pytest.mark.parametrize(
     "columns", [{"img": [PNG], "text": ["a"]}, {"image": ["a"], "label": ["a"]}, {"image": [1], "text": ["a"]}]
 )

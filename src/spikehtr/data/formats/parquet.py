@@ -6,11 +6,12 @@ Columns `id`, `page`, `document` and `split` are used where they are there; with
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spikehtr.data.formats.files import UniqueNames, has_text, image_missing, split_of, walk
+from spikehtr.data.formats.files import UniqueNames, decode, has_text, image_missing, split_of, walk
 from spikehtr.data.samples import Report, Sample, Split, split_named
 
 if TYPE_CHECKING:
@@ -73,17 +74,18 @@ def _rows(table: pq.ParquetFile, file: Path, root: Path, report: Report) -> Iter
     names = UniqueNames()
     number = 0
     for batch in table.iter_batches(_BATCH, columns=columns):
-        for row in batch.to_pylist():
+        for values in zip(*map(_values, batch.columns), strict=True):
+            row = dict(zip(batch.schema.names, values, strict=True))
             where = f"{file}, row {number}"
-            key = f"{prefix}/{number if row.get('id') is None else row['id']}"
+            key = f"{prefix}/{number if row.get('id') is None else _name(row['id'])}"
             number += 1
-            text = row["text"] if isinstance(row["text"], str) else ""
+            text = decode(row["text"], where, report) if isinstance(row["text"], bytes) else ""
             image = _image(row["image"], file.parent)
             if image is None:
                 message = "no image bytes in the row, nor a path to a file that is there"
                 image_missing(where, message, report, "write the file again with the image bytes in it")
                 yield None
-            elif not has_text(text, where, report):
+            elif text is None or not has_text(text, where, report):
                 yield None
             else:
                 yield Sample(
@@ -97,21 +99,42 @@ def _rows(table: pq.ParquetFile, file: Path, root: Path, report: Report) -> Iter
                 )
 
 
-def _image(value: bytes | dict[str, Any] | None, folder: Path) -> bytes | Path | None:
+def _values(column: pa.Array) -> list[Any]:
+    """A column as Python values, strings as bytes: a file may call them UTF-8 that are not."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _values(column.dictionary_decode())
+    if pa.types.is_struct(kind):
+        fields = dict(zip((field.name for field in kind), map(_values, column.flatten()), strict=True))
+        return [dict(zip(fields, values, strict=True)) for values in zip(*fields.values(), strict=True)]
+    for text, raw in ((pa.string(), pa.binary()), (pa.large_string(), pa.large_binary())):
+        if kind == text:
+            column = column.cast(raw)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _image(value: bytes | dict[str, bytes | None] | None, folder: Path) -> bytes | Path | None:
     """An image's bytes, or, where there are none, the file it stands for."""
     if not isinstance(value, dict):
         return value or None
-    path = value.get("path")
-    return value.get("bytes") or (folder / path if path and (folder / path).is_file() else None)
+    path = os.fsdecode(value.get("path") or b"")
+    return value.get("bytes") or (folder / path if path and os.path.isfile(folder / path) else None)  # noqa: PTH113
 
 
 def _split(value: object, where: str, report: Report) -> Split | None:
-    split = split_named(str(value)) if value is not None else None
-    if value is not None and split is None:
+    name = _name(value)
+    split = split_named(name) if name is not None else None
+    if name is not None and split is None:
         remedy = "call it train, validation or test"
-        report.add("unknown split", where, f"{value!r} names no split; the line is used without one", remedy, "warning")
+        report.add("unknown split", where, f"{name!r} names no split; the line is used without one", remedy, "warning")
     return split
 
 
 def _name(value: object) -> str | None:
+    """A value as text; bytes that are not UTF-8 are shown by their numbers."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
     return None if value is None else str(value)
