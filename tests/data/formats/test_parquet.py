@@ -99,7 +99,7 @@ def test_names_that_are_not_utf8_are_spelt_out(tmp_path):
         [pa.array([PNG, None]), unchecked([b"\xe9.png", b"\xe9.png"])], ["bytes", "path"]
     )
     names = {name: unchecked([b"\xe9", b"b"]) for name in ("id", "page", "document", "split")}
-    file = save(tmp_path / "x.parquet", image=images, text=pa.array(["a", "b"]).dictionary_encode(), **names)
+    file = save(tmp_path / "x.parquet", **names, text=pa.array(["a", "b"]).dictionary_encode(), image=images)
     (sample,), report = gather(parquet.read, file)
     assert (sample.id, sample.page, sample.text) == ("x/\\xe9", "\\xe9", "a")
     assert kinds(report) == {"unknown split": 1, "image missing": 1}
