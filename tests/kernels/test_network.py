@@ -17,6 +17,12 @@ from spikehtr.model.encoder import Conv2d
 SMALL = {"dim": 16, "height": 4, "encoder__kernel": 1, "encoder__norm_groups": 2, "mixer__lk_kernel": 3}
 
 
+@pytest.fixture(autouse=True)
+def _full_precision(monkeypatch):
+    """A GPU's library may take TF32 for one path's layout and not for the other's."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 def answers(net, images, widths, monkeypatch, way, dtype=None):
     monkeypatch.setenv("SPIKEHTR_KERNELS", way)
     net.zero_grad(set_to_none=True)
@@ -80,7 +86,6 @@ def test_a_convolution_of_an_image(channels, kernel, height, width):
 def test_outputs_and_every_gradient_of_a_preset(preset, steps, monkeypatch):
     """The gelu control, whose gradients do not jump: with spikes, one of the millions that lies within rounding of the
     threshold flips, and changes a gradient by more than the tolerance."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     overrides = {"model.timesteps": steps, "model.neuron": "gelu", "model.mixer.dropout": 0.0}
     net = build(Config.preset(preset).with_overrides(overrides | {"model.mixer.drop_path": 0.0}), 80)
     images = torch.rand(3, 1, 64, 500, device=DEVICE)

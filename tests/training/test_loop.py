@@ -9,6 +9,7 @@ from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import compile_store
 from spikehtr.data.synth import synthesise
 from spikehtr.training.loop import BEST, Run, TrainingError
+from spikehtr.training.telling import MEASURED
 
 SETTINGS = MICRO | {
     "model.height": 24,
@@ -151,13 +152,28 @@ def test_resuming_with_other_settings_is_refused(store, whole):
         run(store, whole[0].folder, training__seed=1).resume()
 
 
-def test_a_loss_that_is_no_number_names_the_lines_and_keeps_the_last_good_checkpoint(store, tmp_path, monkeypatch):
+def test_resuming_with_other_lines_is_refused(store, tmp_path):
+    first = run(store, tmp_path / "r")
+    first.notes = {"data": {"digest": "of some lines"}}
+    first.save()
+    again = run(store, tmp_path / "r")
+    again.notes = first.notes
+    again.resume()
+    again.notes = {"data": {"digest": "of other lines"}}
+    with pytest.raises(TrainingError, match="other lines"):
+        again.resume()
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_what_is_no_number_names_the_lines_and_keeps_the_last_good_checkpoint(store, tmp_path, monkeypatch, what):
     broken = run(store, tmp_path / "r")
     step = Run._train_on
 
     def poisoned(self, batch, indices):
-        loss = step(self, batch, indices)
-        return loss * float("nan") if self.step == 4 else loss
+        numbers = step(self, batch, indices).clone()
+        if self.step == 4:
+            numbers[MEASURED.index(what)] = float("nan")
+        return numbers
 
     monkeypatch.setattr(Run, "_train_on", poisoned)
     with pytest.raises(TrainingError, match=r"not finite at step 4; look at its lines: 0000"):
