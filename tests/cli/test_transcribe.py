@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from pages_help import save_random, simple_page
 from spikehtr.cli import app
 from spikehtr.data.formats.xml import sniff
+from spikehtr.data.geometry import cut_line
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
@@ -259,6 +260,25 @@ def test_a_page_file_of_ours_that_was_edited_is_anothers(tmp_path: Path) -> None
     (tmp_path / "a.xml").write_text(edited, encoding="utf-8")
     assert bare(*arguments).exit_code == 1
     assert (tmp_path / "a.xml").read_text(encoding="utf-8") == edited
+
+
+@pytest.mark.parametrize("form", ["page", "alto"])
+def test_pages_of_one_file_are_read_back_from_their_own_page(form: str, model: Path, tmp_path: Path) -> None:
+    first, second = (simple_page(count, seed=count, size=(700, 200 + 100 * count))[0] for count in (1, 2))
+    first.save(tmp_path / "book.tif", save_all=True, append_images=[second])
+    assert bare(tmp_path / "book.tif", "--lines-only", "-f", form, "-o", tmp_path).exit_code == 0
+    (tmp_path / "book-0001.xml").unlink()
+    result = run(model, tmp_path, "-f", "json")
+    assert result.exit_code == 0
+    assert "remarks" not in result.stderr
+    again = {page.frame: page for page in map(Page.from_json, result.stdout.splitlines())}
+    assert sorted((frame or 0, page.image) for frame, page in again.items()) == [(1, "book.tif"), (2, "book.tif")]
+    recognizer = Recognizer.load(model)
+    for frame, image in ((1, first), (2, second)):
+        expected = [recognizer.transcribe(cut_line(image, line.polygon)).text for line in again[frame].lines]
+        assert [line.text for line in again[frame].lines] == [" ".join(text.split()) for text in expected]
+        assert len(expected) == frame
+        assert (again[frame].width, again[frame].height) == image.size
 
 
 PAGE_XML = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15">

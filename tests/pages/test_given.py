@@ -6,9 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lxml import etree
 from PIL import Image
 
+from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.frames import frame_of
 from spikehtr.pages.given import read_given
+from spikehtr.pages.tree import Page, Region, TextLine
 
 PAGE = (
     '<PcGts><Page imageFilename="p.png" imageWidth="900" imageHeight="2000">{}</Page></PcGts>',
@@ -37,3 +41,60 @@ def test_every_line_stays_in_its_own_region(page: str, block: str, line: str, tm
         (tmp_path / "p.xml").write_text(page.format(blocks), encoding="utf-8")
         found = {region.id: [place.id for place in region.lines] for region in read_given(tmp_path / "p.xml").regions}
         assert found == expected
+
+
+OUTLINE = ((10.0, 10.0), (90.0, 10.0), (90.0, 40.0), (10.0, 40.0))
+
+
+def book(file: Path) -> Path:
+    """A TIFF of three pages, each larger than the one before."""
+    first, *others = (Image.new("L", (100 * number, 50 * number), 255) for number in (1, 2, 3))
+    first.save(file, save_all=True, append_images=others)
+    return file
+
+
+def written(frame: int | None, form: str, size: tuple[int, int] = (200, 100)) -> str:
+    page = Page("book.tif", *size, (Region("r", (TextLine("l", OUTLINE),)),), frame=frame)
+    return str(getattr(page, f"to_{form}")())
+
+
+@pytest.mark.parametrize("form", ["page", "alto"])
+def test_a_file_of_ours_leads_back_to_its_page_of_the_image(form: str, tmp_path: Path) -> None:
+    book(tmp_path / "book.tif")
+    (tmp_path / "p.xml").write_text(written(2, form), encoding="utf-8")
+    given = read_given(tmp_path / "p.xml")
+    assert (given.frame, given.problems, given.remarks) == (2, [], [])
+    assert given.regions[0].lines[0].outline == OUTLINE  # as it was: the first page is half as large
+    (tmp_path / "p.xml").write_text(written(3, form), encoding="utf-8")
+    given = read_given(tmp_path / "p.xml")
+    assert given.frame == 3
+    assert ["page 3 of 'book.tif' has 300 x 150" in remark for remark in given.remarks] == [True]
+    assert given.regions[0].lines[0].outline == tuple((1.5 * x, 1.5 * y) for x, y in OUTLINE)
+    (tmp_path / "p.xml").write_text(written(4, form), encoding="utf-8")
+    with pytest.raises(SpikeHTRError, match=r"made for page 4 of its image 'book\.tif', which has 3"):
+        read_given(tmp_path / "p.xml")
+
+
+@pytest.mark.parametrize("form", ["page", "alto"])
+def test_where_no_page_is_named_the_first_is_taken_and_that_is_told(form: str, tmp_path: Path) -> None:
+    book(tmp_path / "book.tif")
+    text = written(None, form, (100, 50)).replace("<softwareName>spikehtr", "<softwareName>another")
+    (tmp_path / "p.xml").write_text(text.replace('PHYSICAL_IMG_NR="1"', 'PHYSICAL_IMG_NR="2"'), encoding="utf-8")
+    given = read_given(tmp_path / "p.xml")
+    assert (given.frame, given.problems) == (1, [])
+    assert ["has 3 pages, and which one is meant is not said" in remark for remark in given.remarks] == [True]
+
+
+@pytest.mark.parametrize("form", ["page", "alto"])
+def test_an_image_of_one_page_is_that_page_whatever_its_number_was(form: str, tmp_path: Path) -> None:
+    Image.new("L", (200, 100), 255).save(tmp_path / "book.tif")
+    (tmp_path / "p.xml").write_text(written(2, form), encoding="utf-8")
+    assert read_given(tmp_path / "p.xml")[2:] == ([], [], None)
+
+
+@pytest.mark.parametrize(
+    ("custom", "frame"),
+    [("", None), ("frame {number:12;}", 12), ("structure {type:x;} frame {number: 3}", 3), ("frame {number:0;}", None)],
+)
+def test_notes_of_a_frame(custom: str, frame: int | None) -> None:
+    assert frame_of(etree.fromstring(f'<PcGts><Page custom="{custom}"/></PcGts>')) == frame

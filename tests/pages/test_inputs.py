@@ -15,6 +15,7 @@ from PIL import Image
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import Names, Source, count_pages, find_sources, load_page
+from spikehtr.pages.tree import Page
 
 
 def picture(path: Path, size: tuple[int, int] = (40, 30), shade: int = 200) -> Path:
@@ -48,6 +49,25 @@ def test_an_image_that_an_xml_file_names_goes_with_it(tmp_path: Path) -> None:
     sources, failures = find_sources([str(tmp_path)])
     assert not failures
     assert [(source.path.name, source.kind) for source in sources] == [("one.xml", "xml"), ("p2.jpg", "image")]
+
+
+@pytest.mark.parametrize(
+    ("frames", "names"),
+    [
+        ([2], ["book-0001", "book-0003"]),
+        ([1, 2, 3], []),
+        ([None], ["book-0002", "book-0003"]),  # the first is taken
+        ([9], ["book-0001", "book-0002", "book-0003"]),
+    ],
+)
+def test_of_an_image_of_several_pages_those_that_xml_files_name_go_with_them(
+    frames: list[int | None], names: list[str], tmp_path: Path
+) -> None:
+    images = [Image.new("L", (40, 30), 255) for _ in range(3)]
+    images[0].save(tmp_path / "book.tif", save_all=True, append_images=images[1:])
+    for number, frame in enumerate(frames):
+        (tmp_path / f"p{number}.xml").write_text(Page("book.tif", 40, 30, (), frame=frame).to_page(), encoding="utf-8")
+    assert names_of([tmp_path]) == names + [f"p{number}" for number in range(len(frames))]
 
 
 def test_results_never_share_a_name(tmp_path: Path) -> None:

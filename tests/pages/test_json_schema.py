@@ -58,7 +58,7 @@ def test_a_page_that_was_read(page: dict[str, Any]) -> None:
 
 def test_a_page_with_bare_lines_and_one_without_any() -> None:
     bare = Page("p.png", 9, 9, (Region("r", (TextLine("l", ((0.0, 0.0), (5.0, 0.0), (5.0, 5.0))),)),))
-    for page in (bare, Page("p.png", 9, 9, ())):
+    for page in (bare, Page("p.png", 9, 9, ()), Page("p.tif", 9, 9, (), frame=2)):
         assert faults(json.loads(page.to_json()), SCHEMA) == []
 
 

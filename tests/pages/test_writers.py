@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,17 @@ def test_json_there_and_back() -> None:
             Page.from_json(broken)
 
 
+def test_which_page_of_its_image_file_it_is() -> None:
+    second = replace(PAGE, frame=2)
+    assert 'custom="frame {number:2;}"' in second.to_page()
+    assert 'PHYSICAL_IMG_NR="2"' in second.to_alto()
+    assert "; ppageno 1" in second.to_hocr()
+    assert Page.from_json(second.to_json()).frame == 2
+    assert "frame" not in PAGE.to_page() + PAGE.to_json()
+    assert 'PHYSICAL_IMG_NR="1"' in PAGE.to_alto()
+    assert Page.from_json(PAGE.to_json()).frame is None
+
+
 def test_characters_that_xml_cannot_hold_do_not_break_a_file() -> None:
     odd = Page("a\x00b\x1b.png", 400, 200, (Region("r", (line("l", 20, word("a\x00\x0b\ud800b", 10)),)),))
     for form in ("to_page", "to_alto", "to_hocr"):
@@ -158,7 +170,9 @@ KIND_PAGE = Page(
 )
 
 
-@pytest.mark.parametrize("written", [PAGE, EMPTY, KIND_PAGE], ids=["page", "empty", "kinds"])
+@pytest.mark.parametrize(
+    "written", [PAGE, EMPTY, KIND_PAGE, replace(PAGE, frame=2)], ids=["page", "empty", "kinds", "frame"]
+)
 @pytest.mark.parametrize("least", [0.0, 1.0])
 def test_official_schemas(written: Page, least: float) -> None:
     for name, text in (("pagecontent.xsd", written.to_page(least)), ("alto-4-4.xsd", written.to_alto(least))):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from spikehtr.data.formats import alto, page, xml
+from spikehtr.data.formats import xml
 from spikehtr.data.formats.outlines import Box, Points, Shape, band_height, bounds, parse_points, usable
 from spikehtr.data.formats.pages import ImageFinder, PageFile, pixel_scale
+from spikehtr.data.images import ImageError
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.frames import ROOTS, frame_of
+from spikehtr.pages.inputs import Source, count_pages, frame_size
 
-ROOTS = {"PcGts": page.parse, "alto": alto.parse}
 _BLOCKS = {"PcGts": "TextRegion", "alto": "TextBlock"}
 
 
@@ -43,6 +45,7 @@ class Given(NamedTuple):
     regions: list[RegionPlace]
     problems: list[str]  # lines that cannot be used, and why
     remarks: list[str]  # what is odd, and was used all the same
+    frame: int | None = None  # which page of the image file, from 1; None where that has but one
 
 
 def read_given(file: Path) -> Given:
@@ -60,7 +63,8 @@ def read_given(file: Path) -> Given:
     image = ImageFinder().find(file, content.image)
     if image is None:
         raise SpikeHTRError(f"its image {content.image or file.stem!r} was not found: put it beside the XML file")
-    scale = pixel_scale(file, content, image, report)
+    frame = _frame(file, root, image, report)
+    scale = _scale(file, content, image, frame, report)
     if scale is None:
         raise SpikeHTRError(_first(report))
     x, y, width, height = scale
@@ -69,12 +73,46 @@ def read_given(file: Path) -> Given:
     wrong = {one.where for one in errors}
     problems = [f"{one.where}: {one.message}" for one in errors]
     remarks = [f"{one.where}: {one.message}" for one in report.problems if one.where not in wrong]
-    return Given(image, [_inside(region, width, height, file, problems) for region in regions], problems, remarks)
+    inside = [_inside(region, width, height, file, problems) for region in regions]
+    return Given(image, inside, problems, remarks, frame)
 
 
 def _first(report: Report) -> str:
     problem = report.problems[0]
     return f"{problem.message}; {problem.remedy}"
+
+
+def _frame(file: Path, root: Any, image: Path, report: Report) -> int | None:
+    """Which page of an image file of several is meant."""
+    try:
+        count = count_pages(Source(image, "image", PurePath(image.name)))
+    except ImageError:  # its first page may be sound; if not, that is told when it is opened
+        return None
+    if count == 1:
+        return None
+    frame = frame_of(root)
+    if frame is None:
+        message = f"its image {image.name!r} has {count} pages, and which one is meant is not said: the first is taken"
+        report.add("several pages", file, message, "make an image of the page, and name that", "warning")
+        return 1
+    if frame > count:
+        raise SpikeHTRError(f"made for page {frame} of its image {image.name!r}, which has {count}")
+    return frame
+
+
+def _scale(
+    file: Path, content: PageFile, image: Path, frame: int | None, report: Report
+) -> tuple[float, float, float, float] | None:
+    """As `pixel_scale`, which knows the first page of an image file only."""
+    if frame is None or frame == 1:
+        return pixel_scale(file, content, image, report)
+    width, height = frame_size(image, frame - 1)
+    across, down = content.size if content.size and min(content.size) > 0 else (width, height)
+    if content.unit == "pixel" and (across, down) != (width, height):
+        message = f"made for an image of {across:g} x {down:g} pixels, but page {frame} of {image.name!r} has "
+        message += f"{width} x {height}: coordinates are scaled"
+        report.add("size differs", file, message, "make sure that the image is the right one", "warning")
+    return width / across, height / down, width, height
 
 
 def _regions(

@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -20,7 +20,7 @@ from spikehtr.data.formats.pages import ImageFinder
 from spikehtr.data.images import ImageError, to_gray, upright
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.given import ROOTS
+from spikehtr.pages.frames import ROOTS, frame_of
 
 Kind = Literal["image", "xml", "pdf"]
 _FILTERS = threading.Lock()  # warnings have one list of filters for all threads
@@ -36,6 +36,7 @@ class Source:
     path: Path
     kind: Kind
     place: PurePath  # relative; its results are named after it
+    given: frozenset[int] = frozenset()  # pages that are left to XML files among the inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class PageJob:
     index: int  # of the page within the file
     name: str
     renamed: bool = False  # an earlier page had the name it would have got
+    pages: int = 1  # that the file holds
 
     @property
     def title(self) -> str:
@@ -117,15 +119,29 @@ def _in_folder(folder: Path, output: Path | None, report: Report) -> Iterator[So
 
 
 def _without_named_images(sources: list[Source]) -> list[Source]:
+    """Without the images, or the pages of images, that XML files among the sources name."""
     finder = ImageFinder()
-    named = set()
+    named: dict[Path, set[int]] = {}
     for source in sources:
         if source.kind == "xml":
             root = xml.load(source.path, Report())
             if root is not None and (parse := ROOTS.get(xml.name_of(root))):
                 image = finder.find(source.path, parse(root).image)
-                named |= {image.resolve()} if image else set()
-    return [source for source in sources if source.kind != "image" or source.path.resolve() not in named]
+                if image:
+                    named.setdefault(image.resolve(), set()).add((frame_of(root) or 1) - 1)
+    return [left for source in sources if (left := _left_of(source, named))]
+
+
+def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
+    """A source without the pages that are named; None where that leaves nothing."""
+    given = named.get(source.path.resolve()) if source.kind == "image" else None
+    if given is None:
+        return source
+    try:
+        count = count_pages(source)
+    except ImageError:  # told when its XML file is read
+        return None
+    return None if count == 1 or given.issuperset(range(count)) else replace(source, given=frozenset(given))
 
 
 class Names:
@@ -139,8 +155,8 @@ class Names:
         count = count_pages(source)
         stem = source.place.with_suffix("").as_posix()
         names = [stem] if count == 1 else [f"{stem}-{index + 1:04d}" for index in range(count)]
-        taken = [(name, self._take(name)) for name in names]
-        return [PageJob(source, index, unique, unique != name) for index, (name, unique) in enumerate(taken)]
+        taken = [(index, name, self._take(name)) for index, name in enumerate(names) if index not in source.given]
+        return [PageJob(source, index, unique, unique != name, count) for index, name, unique in taken]
 
     def _take(self, name: str) -> str:
         unique, number = name, 1
@@ -173,6 +189,13 @@ def load_page(source: Source, index: int, dpi: int) -> Image.Image:
     with _decoding(), _opened(source.path) as image:
         image.seek(index)
         return to_gray(upright(image))
+
+
+def frame_size(path: Path, index: int) -> tuple[int, int]:
+    """Width and height of one page of an image file; nothing is decoded."""
+    with _decoding(), _opened(path) as image:
+        image.seek(index)
+        return image.size
 
 
 @contextmanager

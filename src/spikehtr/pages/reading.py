@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal, NamedTuple
 
 from PIL import Image
@@ -17,7 +17,7 @@ from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import open_gray
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
-from spikehtr.pages.inputs import Failure, PageJob, load_page
+from spikehtr.pages.inputs import Failure, PageJob, Source, load_page
 from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
 from spikehtr.pages.tree import Page, Region, TextLine, words_of
 from spikehtr.pages.writing import clean
@@ -34,6 +34,7 @@ class Sheet(NamedTuple):
     regions: list[RegionPlace]
     problems: list[str]  # lines that cannot be read, and why
     remarks: list[str]  # what is odd, and was used all the same
+    frame: int | None = None  # which page of the image file, from 1; None where that has but one
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,17 @@ def open_sheet(job: PageJob, how: How) -> Sheet:
     """A page with its lines: given by its XML file, or found, or the image as a whole."""
     if job.source.kind == "xml":
         return given_sheet(job.source.path)
-    return found_sheet(job.source.path.name, load_page(job.source, job.index, how.dpi), how.find, how.mode)
+    sheet = found_sheet(job.source.path.name, load_page(job.source, job.index, how.dpi), how.find, how.mode)
+    return sheet._replace(frame=job.index + 1 if job.pages > 1 else None)
 
 
 def given_sheet(file: Path) -> Sheet:
     given = read_given(file)
-    return Sheet(given.image.name, open_gray(given.image), given.regions, given.problems, given.remarks)
+    if given.frame is None or given.frame == 1:
+        gray = open_gray(given.image)
+    else:
+        gray = load_page(Source(given.image, "image", PurePath(given.image.name)), given.frame - 1, dpi=0)
+    return Sheet(given.image.name, gray, given.regions, given.problems, given.remarks, given.frame)
 
 
 def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> Sheet:
@@ -119,7 +125,7 @@ def assemble(sheet: Sheet, regions: list[RegionPlace], lines: Iterable[Line | No
     for region in regions:
         texts = tuple(_text_line(place, next(read)) for place in region.lines)
         out.append(Region(region.id, texts, region.kind, region.polygon))
-    return Page(clean(sheet.image), *sheet.gray.size, tuple(out), model, tuple(sheet.problems))
+    return Page(clean(sheet.image), *sheet.gray.size, tuple(out), model, tuple(sheet.problems), sheet.frame)
 
 
 def _text_line(place: LinePlace, line: Line | None) -> TextLine:

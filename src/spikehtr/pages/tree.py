@@ -93,6 +93,7 @@ class Page:
     regions: tuple[Region, ...]
     model: str = ""  # what read it
     problems: tuple[str, ...] = field(default=(), compare=False)  # what could not be used of a given segmentation
+    frame: int | None = None  # which page of the image file, from 1; None where that has but one
 
     @property
     def lines(self) -> list[TextLine]:
@@ -134,7 +135,7 @@ class Page:
             if data.get("format") != FORMAT:
                 raise SpikeHTRError(f"not a page of format {FORMAT} (found {data.get('format')!r})")
             regions = tuple(_region(entry) for entry in data["regions"])
-            return cls(data["image"], data["width"], data["height"], regions, data["model"])
+            return cls(data["image"], data["width"], data["height"], regions, data["model"], frame=data.get("frame"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpikeHTRError(f"not a page as JSON ({error!r})") from None
 
@@ -175,6 +176,7 @@ def _page_dict(page: Page, least: float) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "image": page.image,
+        **({} if page.frame is None else {"frame": page.frame}),
         "width": page.width,
         "height": page.height,
         "model": page.model,

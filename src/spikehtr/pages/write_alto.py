@@ -28,7 +28,8 @@ def alto_xml(page: Page, min_confidence: float = 0.0) -> str:
     for kind, name in kinds.items():
         _add(tags, "OtherTag", ID=name, LABEL=clean(kind), TYPE="region")
     _add(tags, "OtherTag", ID=_DOUBTFUL, LABEL=_DOUBTFUL, TYPE="word")
-    sheet = _add(_add(root, "Layout"), "Page", ID=names.take("page"), PHYSICAL_IMG_NR=1, **_size(page))
+    frame = page.frame or 1
+    sheet = _add(_add(root, "Layout"), "Page", ID=names.take("page"), PHYSICAL_IMG_NR=frame, **_size(page))
     space = _add(sheet, "PrintSpace", HPOS=0, VPOS=0, **_size(page))
     for region in page.regions:
         _region(space, page, region, kinds[region.kind], names, min_confidence)

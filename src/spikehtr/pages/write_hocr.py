@@ -22,7 +22,7 @@ def hocr(page: Page, min_confidence: float = 0.0) -> str:
     _add(head, "meta", name="ocr-capabilities", content="ocr_page ocr_carea ocr_line ocrx_word ocrp_poly ocrp_wconf")
     names = Names()
     image = clean(page.image).replace("\\", "\\\\").replace('"', '\\"')
-    title = f'image "{image}"; bbox 0 0 {page.width} {page.height}; ppageno 0'
+    title = f'image "{image}"; bbox 0 0 {page.width} {page.height}; ppageno {(page.frame or 1) - 1}'
     sheet = _add(_add(root, "body"), "div", **{"class": "ocr_page"}, id=names.take("page"), title=title)
     for region in page.regions:
         place = _bbox(page, region.outline)

@@ -6,6 +6,7 @@ from typing import Any
 
 from lxml import etree
 
+from spikehtr.pages.frames import note
 from spikehtr.pages.tree import Page, Region, TextLine, Word, doubtful
 from spikehtr.pages.writing import Names, clean, listed, now, number, serialised, whole
 from spikehtr.version import __version__
@@ -45,6 +46,8 @@ def page_xml(page: Page, min_confidence: float = 0.0) -> str:
     for name, text in (("Creator", f"spikehtr {__version__}"), ("Created", moment), ("LastChange", moment)):
         _add(metadata, name).text = text
     sheet = _add(root, "Page", imageFilename=clean(page.image), imageWidth=page.width, imageHeight=page.height)
+    if page.frame is not None:
+        sheet.set("custom", note(page.frame))
     names = Names()
     ids = [names.take(region.id) for region in page.regions]
     if ids:
