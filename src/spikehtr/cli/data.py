@@ -101,12 +101,15 @@ def compile_(
     """
     writable(output)
     from spikehtr.data.compiling import compile_store
+    from spikehtr.data.samples import printable
 
     with counting("compiling lines") as progress:
         store, report = compile_store(sources, output, max_width=max_width, progress=progress)
     lines = ", ".join(f"{number} {split}" for split, number in sorted(store.meta["lines"].items()))
     size = output.stat().st_size / 2**20
-    typer.echo(f"wrote {output}: {len(store)} lines ({lines}), {size:.1f} MiB, {len(store.charset) - 1} characters")
+    typer.echo(
+        f"wrote {printable(output)}: {len(store)} lines ({lines}), {size:.1f} MiB, {len(store.charset) - 1} characters"
+    )
     if report.counts:
         _print_problems(report, every)
     if report.count("error"):

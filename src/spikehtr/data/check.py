@@ -25,7 +25,7 @@ from spikehtr.config import Config
 from spikehtr.data.formats import read
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.samples import Report, Sample, printable
 from spikehtr.text import normalise, show
 
 _CHUNK = 512
@@ -86,7 +86,7 @@ def check_data(
     specs: Sequence[str | Path], config: Config, progress: Callable[[int], None] | None = None, deep: bool = True
 ) -> DataCheck:
     """Read every line of `specs` and look for trouble; without `deep`, only count what is there."""
-    result = DataCheck([str(spec) for spec in specs], {}, Report())
+    result = DataCheck([printable(spec) for spec in specs], {}, Report())
     facts: list[Facts] = []
     done = 0
     for chunk in _examine_all(specs, config.model.height, result.report):

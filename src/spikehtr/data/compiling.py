@@ -29,7 +29,7 @@ from spikehtr.data.fingerprint import fingerprint
 from spikehtr.data.formats import locate, read
 from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import Problem, Report, Sample
+from spikehtr.data.samples import Problem, Report, Sample, printable
 from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, encode, is_store
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
@@ -74,7 +74,7 @@ def compile_store(
     if not done:
         raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report)}")
     shape = {"height": height, "max_width": max_width}
-    _join(sorted(parts.glob("*.arrow")), output, {**shape, "sources": [str(spec) for spec in specs]}, report)
+    _join(sorted(parts.glob("*.arrow")), output, {**shape, "sources": [printable(spec) for spec in specs]}, report)
     shutil.rmtree(parts)
     return LineStore(output), report
 
@@ -99,7 +99,7 @@ def open_lines(
     given = _given(specs, height)
     store = given if given is not None else _cached(specs, height, max_width, progress)
     if number := store.meta["left_out"]:
-        say(left_out(number, store.meta["sources"] if store is given else [str(spec) for spec in specs]))
+        say(left_out(number, store.meta["sources"] if store is given else [printable(spec) for spec in specs]))
     return store
 
 
@@ -165,7 +165,7 @@ def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Re
     characters: dict[str | None, set[str]] = {}
     counts: Counter[str] = Counter()
     for part in parts:
-        with pa.memory_map(str(part)) as source:
+        with pa.memory_map(os.fsencode(part)) as source:
             file = pa.ipc.open_file(source)
             for problem in json.loads(file.schema.metadata[b"problems"]):
                 report.add(*problem)
@@ -184,7 +184,7 @@ def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Re
     schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})
     with _arrow_file(output, schema) as writer:
         for part in parts:
-            with pa.memory_map(str(part)) as source:
+            with pa.memory_map(os.fsencode(part)) as source:
                 file = pa.ipc.open_file(source)
                 for number in range(file.num_record_batches):
                     writer.write_batch(file.get_batch(number).replace_schema_metadata(schema.metadata))
@@ -192,7 +192,7 @@ def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Re
 
 @contextmanager
 def _arrow_file(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
-    with whole_file(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:  # noqa: SIM117
+    with whole_file(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as sink:  # noqa: SIM117
         with pa.ipc.new_file(sink, schema) as writer:
             yield writer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +36,12 @@ def split_named(name: str) -> Split | None:
     return SPLIT_NAMES.get(name.lower().split(".")[0].split("-")[0])
 
 
+def printable(name: object) -> str:
+    """A name that can be written anywhere: what is not UTF-8 in a file's name is spelt out."""
+    text = str(name)
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One line of handwriting and its transcript, not yet decoded, cropped or normalised."""
@@ -50,6 +56,12 @@ class Sample:
     polygon: tuple[Point, ...] | None = None  # what to cut out of the image, in its pixels
     box: tuple[float, float, float, float] | None = None  # left, top, right, bottom; used where there is no polygon
     baseline: tuple[Point, ...] | None = None
+
+    def named_printably(self) -> Sample:
+        if self.id.isascii() and self.origin.isascii():  # document and page are parts of them, or printable anyway
+            return self
+        document, page = (None if name is None else printable(name) for name in (self.document, self.page))
+        return replace(self, id=printable(self.id), origin=printable(self.origin), document=document, page=page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,7 @@ class Report:
     def add(self, kind: str, where: object, message: str, remedy: str, severity: Severity = "error") -> None:
         self.counts[severity, kind] += 1
         if self.counts[severity, kind] <= self.keep:
-            self.problems.append(Problem(kind, str(where), message, remedy, severity))
+            self.problems.append(Problem(kind, printable(where), printable(message), remedy, severity))
 
     def count(self, severity: Severity) -> int:
         return sum(number for (level, _), number in self.counts.items() if level == severity)

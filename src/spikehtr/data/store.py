@@ -70,7 +70,7 @@ def is_store(path: Path) -> bool:
         if file.read(6) != b"ARROW1":
             return False
     try:
-        with pa.memory_map(str(path)) as source:
+        with pa.memory_map(os.fsencode(path)) as source:
             return KEY in (pa.ipc.open_file(source).schema.metadata or {})
     except pa.ArrowInvalid:
         return False

@@ -71,10 +71,22 @@ def read(spec: str | Path, report: Report) -> Iterator[Sample]:
 
 def _read(name: str, path: Path, report: Report) -> Iterator[Sample]:
     before = report.used, report.counts.total()
-    yield from report.watch(_READERS[name].read(path, report))
+    yield from report.watch(_writable(_READERS[name].read(path, report), report))
     if (report.used, report.counts.total()) == before:
         message = f"nothing found to read as {name!r}; looked for: {_READERS[name].looks_for}"
         report.add("nothing found", path, message, "check the path, or name another format: format:path")
+
+
+def _writable(samples: Iterator[Sample], report: Report) -> Iterator[Sample]:
+    """Those whose text can be written as UTF-8, under names that can."""
+    for sample in samples:
+        try:
+            sample.text.encode()
+        except UnicodeEncodeError as error:
+            message = f"character {error.start + 1} of {ascii(sample.text)[:60]} is half of one"
+            report.add("wrong encoding", sample.origin, message, "write the character whole")
+        else:
+            yield sample.named_printably()
 
 
 def locate(spec: str | Path) -> tuple[str | None, Path]:

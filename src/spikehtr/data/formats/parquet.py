@@ -37,7 +37,7 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
         done = 0  # rows
         try:
             # The buffer keeps a row group from being read whole.
-            with pq.ParquetFile(file, buffer_size=1 << 20) as table:
+            with pa.OSFile(os.fsencode(file)) as source, pq.ParquetFile(source, buffer_size=1 << 20) as table:
                 if _has_columns(table.schema_arrow, file, report):
                     for sample in _rows(table, file, path, report):
                         done += 1
