@@ -1,6 +1,8 @@
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from conftest import draw_line
+from spikehtr.data import compiling
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import load_line
@@ -78,8 +81,6 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
         compile_store([source], target, progress=killed)
     assert not target.exists()  # never half-written under its name
     read = []
-    from spikehtr.data import compiling
-
     plain = compiling.line_image
     monkeypatch.setattr(compiling, "line_image", lambda sample: read.append(sample.id) or plain(sample))
     store, _ = compile_store([source], target)
@@ -139,6 +140,28 @@ def test_programs_that_compile_the_same_at_once_do_not_collide(tmp_path):
     command = [sys.executable, "-c", code, str(source)]
     both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0].strip() for process in both] == [str(30 * len(WORDS))] * 3
+
+
+def test_a_store_that_another_makes_is_waited_for(tmp_path, monkeypatch):
+    """Threads stand for the programs here: their locks keep each other out as well."""
+    source, target = write_folder(tmp_path / "src"), tmp_path / "s.arrow"
+    inside, most = [], []
+
+    def slow(*arguments):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.05)
+        made = plain(*arguments)
+        inside.pop()
+        return made
+
+    plain = compiling._compile
+    monkeypatch.setattr(compiling, "_compile", slow)
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda _: compile_store([source], target)[0], range(6)))
+    assert [len(store) for store in stores] == [8] * 6
+    assert max(most) == 1
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_store_can_be_read_like_any_source(tmp_path):

@@ -16,7 +16,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -51,10 +51,18 @@ def compile_store(
     """Read `specs` (paths or `format:path`) into the store `output`; the open store and what could not be used.
 
     With `max_width` lines are fitted to it once and for all: smaller and quicker to read, but of use at that width
-    only. `progress` is called with the number of samples done so far.
+    only. `progress` is called with the number of samples done so far. Of two programs that write the same store, one
+    waits for the other.
     """
     if not output.parent.is_dir():
         raise SpikeHTRError(f"{output}: the folder {output.parent} does not exist; make it first")
+    with _alone(output):
+        return _compile(specs, output, height, max_width, progress)
+
+
+def _compile(
+    specs: Sequence[str | Path], output: Path, height: int, max_width: int | None, progress: Progress | None
+) -> tuple[LineStore, Report]:
     report = Report()
     parts = output.with_name(f".{output.name}.parts")
     _claim(parts, specs, height, max_width)
@@ -128,6 +136,18 @@ def _cached(specs: Sequence[str | Path], height: int, max_width: int | None, pro
     target = folder / f"{_key(specs, height, max_width)}.arrow"
     with FileLock(target.with_suffix(".lock")):  # of two programs at once, one waits and finds what the other made
         return LineStore(target) if is_store(target) else compile_store(specs, target, height, max_width, progress)[0]
+
+
+@contextmanager
+def _alone(output: Path) -> Iterator[None]:
+    """Keeps other programs out while a store is made. The lock goes with us; who waits for it makes a new one."""
+    lock = output.with_name(f".{output.name}.lock")
+    with FileLock(lock):
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # where a file in use cannot be taken away
+                lock.unlink()
 
 
 def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample]:
