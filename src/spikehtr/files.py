@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     A link is followed, not replaced. On an error nothing is left behind.
     """
     target = Path(path).resolve()
-    temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}.tmp")
+    # Of the name only a beginning, to know it by: names are limited in bytes, of which a character may need four.
+    temporary = target.with_name(f".{target.name[:32]}.{secrets.token_hex(6)}.tmp")
     try:
         yield temporary
         temporary.replace(target)

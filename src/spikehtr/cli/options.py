@@ -52,7 +52,7 @@ def writable(path: Path, suffix: str = "") -> Path:
     if suffix and path.suffix.lower() != suffix:
         raise SpikeHTRError(f"{path}: this writes {suffix} files; name it so")
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix="."):
             pass
     except OSError as error:
         raise SpikeHTRError(f"{path}: cannot be written ({error.strerror})") from None
