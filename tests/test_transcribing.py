@@ -26,6 +26,14 @@ def test_bytes_of_a_file_are_an_image() -> None:
     assert RECOGNIZER.transcribe([data.getvalue(), pixels])[0].text == RECOGNIZER.transcribe(pixels).text
 
 
+def test_channels_of_an_array() -> None:
+    pixels = draw_line("hello")
+    grey = RECOGNIZER.transcribe(pixels)
+    assert RECOGNIZER.transcribe(pixels[..., None]) == grey
+    assert RECOGNIZER.transcribe(np.stack([pixels] * 3, -1)) == grey
+    assert RECOGNIZER.transcribe(np.stack([*[pixels] * 3, np.full_like(pixels, 255)], -1)) == grey
+
+
 def test_lines_come_back_in_order_whatever_their_widths() -> None:
     lines = [draw_line(text) for text in ("a long line of writing", "so", "some more words", "x", "and an end")]
     alone = [RECOGNIZER.transcribe(line) for line in lines]
@@ -52,9 +60,13 @@ def test_temperature_changes_confidence_and_no_text(tmp_path: Path) -> None:
 
 
 def test_what_is_no_image_is_said() -> None:
-    for wrong in (np.zeros((3, 3)), np.zeros((0, 5), np.uint8)):
+    shapes = [(0, 5), (5, 0), (9,), (9, 9, 2), (9, 9, 5), (9, 9, 0), (9, 9, 3, 1)]
+    for wrong in (np.zeros((3, 3)), *(np.zeros(shape, np.uint8) for shape in shapes)):
         with pytest.raises(SpikeHTRError, match="image array"):
             RECOGNIZER.transcribe(wrong)  # type: ignore[arg-type]
+    for size in ((10, 0), (0, 10)):
+        with pytest.raises(SpikeHTRError, match=f"{size[0]} x {size[1]} pixels"):
+            RECOGNIZER.transcribe(Image.new("L", size))
     with pytest.raises(SpikeHTRError, match="not an image"):
         RECOGNIZER.transcribe(b"hello")
     with pytest.raises(SpikeHTRError, match="batch_size"):

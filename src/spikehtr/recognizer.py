@@ -107,7 +107,8 @@ class Recognizer:
     def transcribe(self, images: ImageLike | Sequence[ImageLike], batch_size: int | None = None) -> Line | list[Line]:
         """The Line of an image, or of each in a list, in order.
 
-        An image is a path, a PIL image, an array of bytes [h, w] or [h, w, 3], or the bytes of an image file.
+        An image is a path, a PIL image, an array of bytes ([h, w] grey, or [h, w, c] with c = 1, 3 or 4 for grey, RGB
+        or RGBA), or the bytes of an image file. What comes from a file is turned upright, as its EXIF says.
         `batch_size`: lines read at a time; by default what suits the device, 16 on a CPU and 128 on a GPU.
         """
         if isinstance(images, str | os.PathLike | Image.Image | np.ndarray | bytes):
@@ -199,9 +200,15 @@ def open_image(image: ImageLike) -> Image.Image:
     if isinstance(image, bytes):
         return open_gray(image)
     if isinstance(image, np.ndarray):
-        if image.dtype != np.uint8 or image.ndim not in (2, 3) or not image.size:
-            raise SpikeHTRError(f"an image array must be bytes [h, w] or [h, w, 3], not {image.dtype} {image.shape}")
-        image = Image.fromarray(image)
+        channels = image.shape[2:]
+        if image.dtype != np.uint8 or image.ndim < 2 or channels not in ((), (1,), (3,), (4,)) or not image.size:
+            raise SpikeHTRError(
+                f"an image array must be bytes [h, w], or [h, w, c] with c = 1 (grey), 3 (RGB) or 4 (RGBA), "
+                f"not {image.dtype} {list(image.shape)}"
+            )
+        image = Image.fromarray(image[..., 0] if channels == (1,) else image)
+    if not image.width or not image.height:
+        raise SpikeHTRError(f"an image of {image.width} x {image.height} pixels has nothing to read")
     return to_gray(image)
 
 
