@@ -61,7 +61,7 @@ STRIDES = [("mix", (2, 1)), ("max", (1, 2)), ("mix", (4, 2))]
 
 @pytest.mark.parametrize(
     ("mode", "stride", "shape"),
-    [  # a mode is but a number to the kernel, so each is tried on one shape, and on all the strides
+    [  # a mode is but a number to the kernel, so each is tried on one shape; every stride on all that it fits
         *((mode, (2, 2), SHAPES[0]) for mode in MODES),
         *(("mix", (2, 2), shape) for shape in SHAPES[1:]),
         *((*how, shape) for how in STRIDES for shape in SHAPES if shape[2] >= how[1][0]),
