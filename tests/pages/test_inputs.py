@@ -14,7 +14,7 @@ from PIL import Image
 
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import Names, Source, count_pages, find_sources, load_page
+from spikehtr.pages.inputs import Names, Source, count_pages, find_sources, frame_size, load_page
 from spikehtr.pages.tree import Page
 
 
@@ -119,6 +119,18 @@ def test_a_photo_is_turned_as_the_camera_noted(tmp_path: Path) -> None:
     image.save(tmp_path / "photo.jpg", exif=exif)
     (source,), _ = find_sources([str(tmp_path / "photo.jpg")])
     assert load_page(source, 0, 300).size == (20, 40)
+
+
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+def test_every_page_of_a_scan_is_turned(compression: str | None, tmp_path: Path) -> None:
+    pages = [Image.linear_gradient("L").resize(size) for size in ((40, 20), (60, 25))]
+    file = tmp_path / "scan.tif"
+    pages[0].save(file, save_all=True, append_images=pages[1:], tiffinfo={0x0112: 6}, compression=compression)
+    (source,), _ = find_sources([str(file)])
+    for index, page in enumerate(pages):
+        turned = page.transpose(Image.Transpose.ROTATE_270)
+        assert load_page(source, index, 300).tobytes() == turned.tobytes()
+        assert frame_size(file, index) == turned.size
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:

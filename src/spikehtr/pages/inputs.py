@@ -214,14 +214,18 @@ def _decoding() -> Iterator[None]:
         raise ImageError(f"damaged image ({str(error) or type(error).__name__})") from None
 
 
-def _opened(path: Path) -> Image.Image:
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
     if not path.is_file():
         raise ImageError("not an ordinary file" if path.exists() else "no such file")
     if path.stat().st_size == 0:
         raise ImageError("the file is empty (0 bytes)")
-    with _FILTERS, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of odd metadata, and of size: Pillow raises at twice its limit
-        return Image.open(path)
+    with path.open("rb") as stream:  # by its name Pillow would map a plain TIFF into memory, and leave it unturned
+        with _FILTERS, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd metadata, and of size: Pillow raises at twice its limit
+            image = Image.open(stream)
+        with image:
+            yield image
 
 
 @contextmanager
