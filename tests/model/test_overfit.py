@@ -11,7 +11,7 @@ from spikehtr.model.losses import spike_htr_loss
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.text import Charset
 
-WORDS = ["mi", "im", "lo", "ol", "mo", "om", "li", "il"]  # whose order alone tells half of them apart
+WORDS = ["mi", "im", "lo", "ol", "mo", "oo", "li", "il"]  # order tells some apart; one needs a blank in between
 HEIGHT = 16
 QUICK = {
     "height": HEIGHT,
