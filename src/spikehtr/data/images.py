@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import os
 import struct
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from spikehtr.data.geometry import cut_line
 from spikehtr.data.samples import Sample
 from spikehtr.errors import SpikeHTRError
 
+_FILTERS = threading.Lock()  # warnings have one list of filters for all threads
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -29,6 +33,14 @@ _TURNS = {
 
 class ImageError(SpikeHTRError):
     """An image that cannot be used; the message says why, without the file's name."""
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """For a look at a header: without Pillow's warnings of odd ones, and of size (it raises at twice that)."""
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def load_line(path: str | os.PathLike[str]) -> Image.Image:
@@ -48,8 +60,7 @@ def open_gray(source: Path | bytes) -> Image.Image:
     try:
         # A file is not opened by its name: Pillow would map a plain TIFF into memory, and garble it in turning it.
         with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of odd headers, and of size: Pillow raises at twice that
+            with quietly():
                 image = Image.open(stream)
             with image:
                 return to_gray(upright(image))
@@ -67,8 +78,7 @@ def orientation(image: Image.Image) -> int:
     if image.format == "TIFF":  # Pillow turns these itself
         return 1
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of damaged notes; the pixels may be sound
+        with quietly():
             # Not PNG's own method, which decodes the image to look behind its pixels as well.
             return int(Image.Image.getexif(image).get(ExifTags.Base.Orientation, 1))
     except (OSError, ValueError, TypeError, LookupError, SyntaxError, struct.error):

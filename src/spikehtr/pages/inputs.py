@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,13 +16,12 @@ from PIL import Image, UnidentifiedImageError
 from spikehtr.data.formats import xml
 from spikehtr.data.formats.files import IMAGE_SUFFIXES, walk
 from spikehtr.data.formats.pages import ImageFinder
-from spikehtr.data.images import ImageError, to_gray, upright
+from spikehtr.data.images import ImageError, quietly, to_gray, upright
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.frames import ROOTS, frame_of
 
 Kind = Literal["image", "xml", "pdf"]
-_FILTERS = threading.Lock()  # warnings have one list of filters for all threads
 _PDFIUM = threading.Lock()
 OVERLAY = ".overlay.png"  # pages with their lines drawn in: results, never inputs
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
@@ -221,8 +219,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     if path.stat().st_size == 0:
         raise ImageError("the file is empty (0 bytes)")
     with path.open("rb") as stream:  # by its name Pillow would map a plain TIFF into memory, and leave it unturned
-        with _FILTERS, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata, and of size: Pillow raises at twice its limit
+        with quietly():
             image = Image.open(stream)
         with image:
             yield image

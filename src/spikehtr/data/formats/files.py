@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from functools import lru_cache
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from spikehtr.data.images import ImageError, orientation
+from spikehtr.data.images import ImageError, orientation, quietly
 from spikehtr.data.samples import Report, Split, split_named
 from spikehtr.text import normalise
 
@@ -125,11 +124,11 @@ def image_missing(where: object, message: str, report: Report, remedy: str = "")
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height from an image file's header, as it stands upright; what has none is an ImageError."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # nothing is decoded here
-            with Image.open(path) as image:
-                width, height = image.size
-                return (width, height) if orientation(image) < 5 else (height, width)
+        with quietly():
+            image = Image.open(path)
+        with image:
+            width, height = image.size
+            return (width, height) if orientation(image) < 5 else (height, width)
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
