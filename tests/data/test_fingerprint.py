@@ -2,6 +2,8 @@
 
 import os
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -93,6 +95,15 @@ def test_a_page_stands_for_its_image(place, kind, image, spec):
     assert open_lines([spec]).line(0).max() == 90
 
 
+def test_a_parquet_file_stands_for_the_images_it_names(place):
+    picture = draw(place / "set" / "x.png")
+    images = [{"bytes": None, "path": "x.png"}, {"bytes": picture.read_bytes(), "path": "y.png"}, None]
+    pq.write_table(pa.table({"text": ["ink"] * 3, "image": images}), place / "set" / "train.parquet")
+    assert open_lines(["set/train.parquet"]).line(0).max() == 220
+    draw(picture, shade=90)
+    assert open_lines(["set/train.parquet"]).line(0).max() == 90
+
+
 def test_a_stopped_run_into_the_source_folder_goes_on(place, monkeypatch):
     line(place / "data")
     target = place / "data" / "lines.arrow"
@@ -121,6 +132,8 @@ def test_a_store_in_the_home_folder_is_opened_as_it_is(place):
 def test_what_cannot_be_looked_at_is_no_error(place):
     line(place / "data")
     (place / "data" / "gone.png").symlink_to("nowhere.png")
+    (place / "data" / "broken.parquet").write_text("PAR1")
+    pq.write_table(pa.table({"text": ["ink"], "image": [b"bytes"]}), place / "data" / "plain.parquet")
     (place / "data" / "broken.xml").write_text("<PcGts><Page")
     (place / "data" / os.fsdecode(b"caf\xe9.png")).write_bytes(b"")
     assert fingerprint(["data"], "") == fingerprint([place / "data"], "")

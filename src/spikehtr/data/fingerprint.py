@@ -1,7 +1,7 @@
 """Whether a source is still what it was: a digest of the names, sizes and times of its files, none of them read whole.
 
-Files are found as the readers find them: ~ is filled in, links are followed, and what a list or a page file names
-counts wherever it lies.
+Files are found as the readers find them: ~ is filled in, links are followed, and what a list, a page or a Parquet
+file names counts wherever it lies.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spikehtr.data.formats import ln, locate, pages
+from spikehtr.data.formats import ln, locate, pages, parquet
 from spikehtr.data.formats.files import walk
 
 _READING = 3  # one more whenever the same files are made into other lines than before
@@ -46,5 +46,7 @@ def _files(path: Path) -> Iterator[Path]:
         yield file
         if kind == ".ln":
             yield from ln.named_files(file)
+        elif kind == ".parquet":
+            yield from parquet.named_files(file)
         elif kind == ".xml" and (image := images.find(file, pages.named_image(file))):
             yield image

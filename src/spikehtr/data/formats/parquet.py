@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,18 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
         except (pa.ArrowException, OSError) as error:
             message = f"cannot be read beyond its first {done} rows ({str(error)[:200]})"
             report.add("unreadable file", file, message, "fetch or write the file again")
+
+
+def named_files(file: Path) -> Iterator[Path]:
+    """The image files beside it that a Parquet file names; its images' bytes are not read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with suppress(pa.ArrowException, OSError), pa.OSFile(os.fsencode(file)) as source, pq.ParquetFile(source) as table:
+        for batch in table.iter_batches(columns=["image.path"]):
+            for value in _values(batch["image"]) if "image" in batch.schema.names else ():
+                if isinstance(image := _image(value, file.parent), Path):
+                    yield image
 
 
 def _has_columns(schema: pa.Schema, file: Path, report: Report) -> bool:
