@@ -56,6 +56,15 @@ def test_a_failure_is_told_by_its_exception(started, tmp_path):
     assert len(started) == 2
 
 
+def test_lines_that_the_runs_left_out_are_told_once(started, tmp_path, capsys):
+    wanted = tasks(tmp_path, "good-a", "good-b")
+    for task in wanted:
+        task.folder.mkdir()
+        (task.folder / "data.json").write_text('{"left_out_by_reading": 3}')
+    carry_out_tasks(wanted, ["cpu"], 2, lambda _: None)
+    assert capsys.readouterr().err == "3 lines or files of d left out; `spikehtr data check d` lists them\n"
+
+
 def test_devices_are_shared_out_and_failures_noted(started, tmp_path):
     told, over = [], []
     wanted = tasks(tmp_path, "slow-a", "slow-b", "wrong-a", "good-a", "silent-a", "good-b")

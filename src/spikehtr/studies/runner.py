@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from spikehtr.data.compiling import left_out, tell_once
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 from spikehtr.studies.tasks import FAILED, LOG, STOPPED, Task, read_json
+from spikehtr.training.records import DATA
 
 Say = Callable[[str], None]
 _LAST = 20  # lines of a log in which its last exception is looked for
@@ -197,6 +199,9 @@ def _finished(task: Task, carried: Carried, total: int, say: Say) -> None:
     rate = read["rates"]["CER, plain"]["rate"] if read else None
     score = "done" if rate is None else f"validation CER {rate:.2%}"
     say(f"[{len(carried.finished)}/{total}] {task.title}: {score}")
+    data = read_json(task.folder / DATA)  # the run itself told only its log
+    if data and (number := data["left_out_by_reading"]):
+        tell_once(left_out(number, [task.source]))
 
 
 def _forget(task: Task) -> None:
