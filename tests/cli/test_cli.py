@@ -115,3 +115,9 @@ def test_wrong_use_is_explained_and_exits_with_2(args, says, tmp_path):
     assert done.returncode == 2
     assert says in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_are_no_text_can_be_printed():
+    code = r"from spikehtr import cli; cli.app = lambda: print('caf\udce9.png'); cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "caf\\udce9.png\n")

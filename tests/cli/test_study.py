@@ -194,7 +194,7 @@ def test_one_that_fails_does_not_hold_up_the_others(lines, tmp_path):
     assert done.returncode == 1
     assert "not finite" in done.stdout
     rows = json.loads((tmp_path / "s" / "results.json").read_text())["data"]["words"]["rows"]
-    assert rows[0]["why"].startswith("failed: the loss is not finite")
+    assert rows[0]["why"].startswith("failed: the loss or its gradient is not finite")
     assert rows[1]["rates"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -50,6 +51,9 @@ def _options(
 
 def main() -> None:
     """Run, and turn a user's mistake into one readable message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # file names may be no text in any encoding
     try:
         app()
     except SpikeHTRError as error:
