@@ -72,5 +72,5 @@ def test_wrong_use_is_explained_and_exits_with_2(args, says, tmp_path):
 
 def test_profile_counts_a_baseline():
     shown = run("profile", "--counts", "-p", "kraken").stdout
-    assert "120 x 960 px" in shown
+    assert "120 x 1920 px" in shown
     assert "4.02 M" in shown
