@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import torch
 from filelock import FileLock
 from PIL import Image
@@ -70,10 +71,17 @@ def place(tmp_path_factory):
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
+@pytest.fixture(autouse=True)
+def simple(monkeypatch):
+    """For every test of a module that imports it: files made by `exported` are read by the networks they hold."""
+    simplify(monkeypatch)
+
+
 def exported(tmp_path_factory, kind, suffix, **overrides):
     """Model file, exported file and what the command printed: made by the command, with --check, once a session."""
     folder = place(tmp_path_factory) / f"exported-{kind}"
-    with FileLock(f"{folder}.lock"):
+    with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
+        simplify(patch)
         if not (folder / "told.json").exists():
             (folder / "lines").mkdir(parents=True)
             rows = [{"image": {"bytes": png(image)}, "text": word} for image, word in zip(images(), WORDS, strict=True)]

@@ -8,7 +8,8 @@ import json
 
 import pytest
 import torch
-from export_help import CHARSET, exported, images, reader, same_lines, simplify
+from export_help import CHARSET, exported, images, reader, same_lines
+from export_help import simple as _simple  # noqa: F401 (a fixture that every test here takes)
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.recognizer import Recognizer
@@ -23,14 +24,7 @@ from spikehtr.export.onnx import quantise, read  # noqa: E402
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        simplify(patch)
-        return exported(tmp_path_factory, "onnx", ".onnx", timesteps=1, mixer__blocks=["LA"])
-
-
-@pytest.fixture(autouse=True)
-def _simple(monkeypatch):
-    simplify(monkeypatch)
+    return exported(tmp_path_factory, "onnx", ".onnx", timesteps=1, mixer__blocks=["LA"])
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5])

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from export_help import exported, images, same_lines, simplify
+from export_help import exported, images, same_lines
+from export_help import simple as _simple  # noqa: F401 (a fixture that every test here takes)
 
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
@@ -14,14 +15,7 @@ from spikehtr.recognizer import Recognizer
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        simplify(patch)
-        return exported(tmp_path_factory, "torch", ".pt2", timesteps=1, mixer__blocks=["QK"])
-
-
-@pytest.fixture(autouse=True)
-def _simple(monkeypatch):
-    simplify(monkeypatch)
+    return exported(tmp_path_factory, "torch", ".pt2", timesteps=1, mixer__blocks=["QK"])
 
 
 def test_the_file_reads_what_the_model_reads(files):

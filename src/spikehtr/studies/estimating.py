@@ -14,6 +14,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.model.losses import spike_htr_loss
 from spikehtr.profiling.steps import ink_lines
 from spikehtr.studies.tasks import Task
+from spikehtr.training.sets import split_rows
 
 _LABELS = 80
 
@@ -24,8 +25,8 @@ def minutes_of(tasks: Sequence[Task], device: str) -> list[float]:
     lines: dict[Hashable, int] = {}
     found = []
     for task in tasks:
-        if task.max_minutes is not None or not task.train:
-            found.append((task.max_minutes or 0.0) * task.train)
+        if not task.train or task.max_minutes is not None:
+            found.append(task.max_minutes if task.train and task.max_minutes else 0.0)
             continue
         c = task.config
         kind = _kind(c)
@@ -34,8 +35,7 @@ def minutes_of(tasks: Sequence[Task], device: str) -> list[float]:
         place = (task.source, c.model.height, c.data.max_width)
         if place not in lines:
             store = open_lines([task.source], c.model.height, c.data.max_width)
-            marked = len(store.rows("train"))
-            lines[place] = marked or math.ceil(0.9 * len(store.rows()))
+            lines[place] = len(split_rows(store)[0])
         trained_on = min(lines[place], c.data.train_lines or lines[place])
         found.append(c.training.epochs * trained_on * seconds[kind] / 60)
     return found
