@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from spikehtr.data.formats import xml
+from spikehtr.data.formats.files import image_size
 from spikehtr.data.formats.outlines import Box, Points, Shape, band_height, bounds, parse_points, usable
 from spikehtr.data.formats.pages import ImageFinder, PageFile, pixel_scale
 from spikehtr.data.images import ImageError
@@ -64,7 +66,8 @@ def read_given(file: Path) -> Given:
     if image is None:
         raise SpikeHTRError(f"its image {content.image or file.stem!r} was not found: put it beside the XML file")
     frame = _frame(file, root, image, report)
-    scale = _scale(file, content, image, frame, report)
+    measure = image_size if frame is None else partial(frame_size, index=frame - 1)
+    scale = pixel_scale(file, content, image, report, measure, f"page {frame} of " if frame else "")
     if scale is None:
         raise SpikeHTRError(_first(report))
     x, y, width, height = scale
@@ -98,21 +101,6 @@ def _frame(file: Path, root: Any, image: Path, report: Report) -> int | None:
     if frame > count:
         raise SpikeHTRError(f"made for page {frame} of its image {image.name!r}, which has {count}")
     return frame
-
-
-def _scale(
-    file: Path, content: PageFile, image: Path, frame: int | None, report: Report
-) -> tuple[float, float, float, float] | None:
-    """As `pixel_scale`, which knows the first page of an image file only."""
-    if frame is None or frame == 1:
-        return pixel_scale(file, content, image, report)
-    width, height = frame_size(image, frame - 1)
-    across, down = content.size if content.size and min(content.size) > 0 else (width, height)
-    if content.unit == "pixel" and (across, down) != (width, height):
-        message = f"made for an image of {across:g} x {down:g} pixels, but page {frame} of {image.name!r} has "
-        message += f"{width} x {height}: coordinates are scaled"
-        report.add("size differs", file, message, "make sure that the image is the right one", "warning")
-    return width / across, height / down, width, height
 
 
 def _regions(

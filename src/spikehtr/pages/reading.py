@@ -73,7 +73,7 @@ def open_sheet(job: PageJob, how: How) -> Sheet:
 
 def given_sheet(file: Path) -> Sheet:
     given = read_given(file)
-    if given.frame is None or given.frame == 1:
+    if given.frame is None:
         gray = open_gray(given.image)
     else:
         gray = load_page(Source(given.image, "image", PurePath(given.image.name)), given.frame - 1, dpi=0)

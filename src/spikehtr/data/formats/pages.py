@@ -124,10 +124,20 @@ def _samples(
         )
 
 
-def pixel_scale(file: Path, page: PageFile, image: Path, report: Report) -> tuple[float, float, float, float] | None:
-    """What to multiply the file's x and y with to get the image's pixels, and the image's size."""
+def pixel_scale(
+    file: Path,
+    page: PageFile,
+    image: Path,
+    report: Report,
+    measure: Callable[[Path], tuple[int, int]] = image_size,
+    part: str = "",
+) -> tuple[float, float, float, float] | None:
+    """What to multiply the file's x and y with to get the image's pixels, and the image's size by `measure`.
+
+    `part` says which part of the image that measures, in a message: "page 2 of ".
+    """
     try:
-        width, height = image_size(image)
+        width, height = measure(image)
     except ImageError as error:
         message = f"the image {image.name!r} of its {len(page.lines)} lines cannot be used: {error}"
         report.add("unreadable image", file, message, "replace the image by a sound copy")
@@ -143,7 +153,8 @@ def pixel_scale(file: Path, page: PageFile, image: Path, report: Report) -> tupl
     if stated is None or stated == (width, height):
         return 1.0, 1.0, width, height
     x, y = width / stated[0], height / stated[1]
-    message = f"made for an image of {stated[0]:g} x {stated[1]:g} pixels, but {image.name!r} has {width} x {height}: "
+    message = f"made for an image of {stated[0]:g} x {stated[1]:g} pixels, "
+    message += f"but {part}{image.name!r} has {width} x {height}: "
     message += "coordinates are scaled"
     if abs(x / y - 1) > 0.02:
         message += ", though the two differ in shape, so lines may be cut wrongly"
