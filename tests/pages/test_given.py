@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lxml import etree
 from PIL import Image
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.frames import frame_of
 from spikehtr.pages.given import read_given
 from spikehtr.pages.tree import Page, Region, TextLine
 
@@ -90,11 +88,3 @@ def test_an_image_of_one_page_is_that_page_whatever_its_number_was(form: str, tm
     Image.new("L", (200, 100), 255).save(tmp_path / "book.tif")
     (tmp_path / "p.xml").write_text(written(2, form), encoding="utf-8")
     assert read_given(tmp_path / "p.xml")[2:] == ([], [], None)
-
-
-@pytest.mark.parametrize(
-    ("custom", "frame"),
-    [("", None), ("frame {number:12;}", 12), ("structure {type:x;} frame {number: 3}", 3), ("frame {number:0;}", None)],
-)
-def test_notes_of_a_frame(custom: str, frame: int | None) -> None:
-    assert frame_of(etree.fromstring(f'<PcGts><Page custom="{custom}"/></PcGts>')) == frame

@@ -51,10 +51,36 @@ def load_line(path: str | os.PathLike[str]) -> Image.Image:
         raise ImageError(f"{path}: {error}") from None
 
 
-def open_gray(source: Path | bytes) -> Image.Image:
-    """An image file, or an encoded image, fully decoded to 8-bit grey and turned upright."""
+def open_gray(source: Path | bytes, frame: int | None = None) -> Image.Image:
+    """An image file, or an encoded image, fully decoded to 8-bit grey and turned upright.
+
+    `frame`: which page of a file that has several, from 1.
+    """
+    with _opened(source) as image:
+        if frame is not None:
+            image.seek(frame - 1)
+        return to_gray(upright(image))
+
+
+def count_frames(path: Path) -> int:
+    """How many pages an image file has. What others than TIFF hold beside the picture is none: a preview, say."""
+    with _opened(path) as image:
+        return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
+
+
+def frame_size(path: Path, frame: int) -> tuple[int, int]:
+    """Width and height of one page of an image file, from 1, as it stands upright; nothing is decoded."""
+    with _opened(path) as image:
+        image.seek(frame - 1)
+        return image.size
+
+
+@contextmanager
+def _opened(source: Path | bytes) -> Iterator[Image.Image]:
+    """An image in any state, to be used within the block; an error says what is wrong with it."""
     if isinstance(source, Path) and not source.is_file():
-        raise ImageError("a folder, not an image" if source.is_dir() else "no such file")
+        reason = "a folder, not an image" if source.is_dir() else "not an ordinary file"
+        raise ImageError(reason if source.exists() else "no such file")
     if (source.stat().st_size if isinstance(source, Path) else len(source)) == 0:
         raise ImageError("the file is empty (0 bytes)")
     try:
@@ -63,14 +89,14 @@ def open_gray(source: Path | bytes) -> Image.Image:
             with quietly():
                 image = Image.open(stream)
             with image:
-                return to_gray(upright(image))
+                yield image
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None
     except Image.DecompressionBombError:
         limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
         raise ImageError(f"claims more than {limit:,} pixels, Pillow's limit; scale it down") from None
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
-        raise ImageError(f"damaged image ({error})") from None
+    except Exception as error:  # not OSError alone: TypeError, IndexError, whatever its decoders run into
+        raise ImageError(f"damaged image ({str(error) or type(error).__name__})") from None
 
 
 def orientation(image: Image.Image) -> int:
@@ -105,19 +131,19 @@ def to_gray(image: Image.Image) -> Image.Image:
 
 
 @lru_cache(maxsize=4)
-def _open_page(path: Path, changed: int) -> Image.Image:
+def _open_page(path: Path, changed: int, frame: int | None) -> Image.Image:
     """A page, kept while its lines are cut: readers yield a page's lines together. One that has changed is another."""
-    return open_gray(path)
+    return open_gray(path, frame)
 
 
 def line_image(sample: Sample) -> Image.Image:
     """The grey image of one line, cut out of its page where it is part of one."""
     if sample.polygon is None and sample.box is None:
-        return open_gray(sample.image)
+        return open_gray(sample.image, sample.frame)
     if isinstance(sample.image, Path) and sample.image.is_file():
-        page = _open_page(sample.image, sample.image.stat().st_mtime_ns)
+        page = _open_page(sample.image, sample.image.stat().st_mtime_ns, sample.frame)
     else:
-        page = open_gray(sample.image)
+        page = open_gray(sample.image, sample.frame)
     line = cut_line(page, sample.polygon, sample.box)
     if not line.width or not line.height:
         raise ImageError("its outline is empty or lies outside the page")

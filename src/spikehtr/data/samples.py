@@ -56,6 +56,7 @@ class Sample:
     polygon: tuple[Point, ...] | None = None  # what to cut out of the image, in its pixels
     box: tuple[float, float, float, float] | None = None  # left, top, right, bottom; used where there is no polygon
     baseline: tuple[Point, ...] | None = None
+    frame: int | None = None  # which page of the image file, from 1; None where that has but one
 
     def named_printably(self) -> Sample:
         if self.id.isascii() and self.origin.isascii():  # document and page are parts of them, or printable anyway

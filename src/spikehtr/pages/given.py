@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from spikehtr.data.formats import xml
-from spikehtr.data.formats.files import image_size
+from spikehtr.data.formats.frames import frame_meant
 from spikehtr.data.formats.outlines import Box, Points, Shape, band_height, bounds, parse_points, usable
 from spikehtr.data.formats.pages import ImageFinder, PageFile, pixel_scale
-from spikehtr.data.images import ImageError
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.frames import ROOTS, frame_of
-from spikehtr.pages.inputs import Source, count_pages, frame_size
+from spikehtr.pages.inputs import ROOTS
 
 _BLOCKS = {"PcGts": "TextRegion", "alto": "TextBlock"}
 
@@ -65,9 +62,8 @@ def read_given(file: Path) -> Given:
     image = ImageFinder().find(file, content.image)
     if image is None:
         raise SpikeHTRError(f"its image {content.image or file.stem!r} was not found: put it beside the XML file")
-    frame = _frame(file, root, image, report)
-    measure = image_size if frame is None else partial(frame_size, index=frame - 1)
-    scale = pixel_scale(file, content, image, report, measure, f"page {frame} of " if frame else "")
+    frame = frame_meant(file, content.frame, image, report)
+    scale = pixel_scale(file, content, image, frame, report)
     if scale is None:
         raise SpikeHTRError(_first(report))
     x, y, width, height = scale
@@ -83,24 +79,6 @@ def read_given(file: Path) -> Given:
 def _first(report: Report) -> str:
     problem = report.problems[0]
     return f"{problem.message}; {problem.remedy}"
-
-
-def _frame(file: Path, root: Any, image: Path, report: Report) -> int | None:
-    """Which page of an image file of several is meant."""
-    try:
-        count = count_pages(Source(image, "image", PurePath(image.name)))
-    except ImageError:  # its first page may be sound; if not, that is told when it is opened
-        return None
-    if count == 1:
-        return None
-    frame = frame_of(root)
-    if frame is None:
-        message = f"its image {image.name!r} has {count} pages, and which one is meant is not said: the first is taken"
-        report.add("several pages", file, message, "make an image of the page, and name that", "warning")
-        return 1
-    if frame > count:
-        raise SpikeHTRError(f"made for page {frame} of its image {image.name!r}, which has {count}")
-    return frame
 
 
 def _regions(

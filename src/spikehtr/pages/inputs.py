@@ -11,18 +11,18 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from spikehtr.data.formats import xml
+from spikehtr.data.formats import alto, page, xml
 from spikehtr.data.formats.files import IMAGE_SUFFIXES, walk
 from spikehtr.data.formats.pages import ImageFinder
-from spikehtr.data.images import ImageError, quietly, to_gray, upright
+from spikehtr.data.images import ImageError, count_frames, open_gray, to_gray
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.frames import ROOTS, frame_of
 
 Kind = Literal["image", "xml", "pdf"]
 _PDFIUM = threading.Lock()
+ROOTS = {"PcGts": page.parse, "alto": alto.parse}  # what PAGE and ALTO files are read with
 OVERLAY = ".overlay.png"  # pages with their lines drawn in: results, never inputs
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
 
@@ -124,9 +124,10 @@ def _without_named_images(sources: list[Source]) -> list[Source]:
         if source.kind == "xml":
             root = xml.load(source.path, Report())
             if root is not None and (parse := ROOTS.get(xml.name_of(root))):
-                image = finder.find(source.path, parse(root).image)
+                content = parse(root)
+                image = finder.find(source.path, content.image)
                 if image:
-                    named.setdefault(image.resolve(), set()).add((frame_of(root) or 1) - 1)
+                    named.setdefault(image.resolve(), set()).add((content.frame or 1) - 1)
     return [left for source in sources if (left := _left_of(source, named))]
 
 
@@ -169,11 +170,7 @@ def count_pages(source: Source) -> int:
     if source.kind == "pdf":
         with _pdf(source.path) as document:
             return len(document)
-    if source.kind == "xml":
-        return 1
-    with _decoding(), _opened(source.path) as image:
-        # What other formats hold beside the picture is no page: an MPO's preview, the steps of a GIF.
-        return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
+    return count_frames(source.path) if source.kind == "image" else 1
 
 
 def load_page(source: Source, index: int, dpi: int) -> Image.Image:
@@ -184,45 +181,7 @@ def load_page(source: Source, index: int, dpi: int) -> Image.Image:
             if sheet.get_width() * sheet.get_height() * (dpi / 72) ** 2 > (Image.MAX_IMAGE_PIXELS or 1 << 30):
                 raise ImageError(f"too large at {dpi} dpi: give a lower --dpi")
             return to_gray(sheet.render(scale=dpi / 72, grayscale=True).to_pil())
-    with _decoding(), _opened(source.path) as image:
-        image.seek(index)
-        return to_gray(upright(image))
-
-
-def frame_size(path: Path, index: int) -> tuple[int, int]:
-    """Width and height of one page of an image file; nothing is decoded."""
-    with _decoding(), _opened(path) as image:
-        image.seek(index)
-        return image.size
-
-
-@contextmanager
-def _decoding() -> Iterator[None]:
-    """Pillow at work on a file in any state: an error says what is wrong with it."""
-    try:
-        yield
-    except SpikeHTRError:
-        raise
-    except UnidentifiedImageError:
-        raise ImageError("not an image that Pillow can read") from None
-    except Image.DecompressionBombError:
-        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
-        raise ImageError(f"claims more than {limit:,} pixels, Pillow's limit; scale it down") from None
-    except Exception as error:  # not OSError alone: TypeError, IndexError, whatever its decoders run into
-        raise ImageError(f"damaged image ({str(error) or type(error).__name__})") from None
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    if not path.is_file():
-        raise ImageError("not an ordinary file" if path.exists() else "no such file")
-    if path.stat().st_size == 0:
-        raise ImageError("the file is empty (0 bytes)")
-    with path.open("rb") as stream:  # by its name Pillow would map a plain TIFF into memory, and leave it unturned
-        with quietly():
-            image = Image.open(stream)
-        with image:
-            yield image
+    return open_gray(source.path, index + 1)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from PIL import Image
@@ -17,7 +17,7 @@ from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import open_gray
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
-from spikehtr.pages.inputs import Failure, PageJob, Source, load_page
+from spikehtr.pages.inputs import Failure, PageJob, load_page
 from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
 from spikehtr.pages.tree import Page, Region, TextLine, words_of
 from spikehtr.pages.writing import clean
@@ -73,10 +73,7 @@ def open_sheet(job: PageJob, how: How) -> Sheet:
 
 def given_sheet(file: Path) -> Sheet:
     given = read_given(file)
-    if given.frame is None:
-        gray = open_gray(given.image)
-    else:
-        gray = load_page(Source(given.image, "image", PurePath(given.image.name)), given.frame - 1, dpi=0)
+    gray = open_gray(given.image, given.frame)
     return Sheet(given.image.name, gray, given.regions, given.problems, given.remarks, given.frame)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lxml import etree
 
-from spikehtr.pages.frames import note
+from spikehtr.data.formats.frames import note
 from spikehtr.pages.tree import Page, Region, TextLine, Word, doubtful
 from spikehtr.pages.writing import Names, clean, listed, now, number, serialised, whole
 from spikehtr.version import __version__

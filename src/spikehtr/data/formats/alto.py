@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spikehtr.data.formats import pages, xml
+from spikehtr.data.formats.frames import frame_of
 from spikehtr.data.formats.outlines import Box, Points, Shape, parse_points
 from spikehtr.data.formats.pages import PageFile, PageLine
 from spikehtr.data.samples import Report, Sample
@@ -36,7 +37,7 @@ def parse(root: xml.Element) -> PageFile:
         for element in sheet.iter("{*}TextLine"):
             shape = _shape(element) if sheet is sheets[0] else Shape(faults=(_SECOND_PAGE,))
             lines.append(PageLine(element.get("ID") or f"number {len(lines) + 1}", _text(element), shape))
-    return PageFile(name, (width, height) if width and height else None, lines, unit)
+    return PageFile(name, (width, height) if width and height else None, lines, unit, frame_of(root))
 
 
 def _shape(line: xml.Element) -> Shape:

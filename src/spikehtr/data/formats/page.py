@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spikehtr.data.formats import pages, xml
+from spikehtr.data.formats.frames import frame_of
 from spikehtr.data.formats.outlines import Box, Points, Shape, bounds, parse_points
 from spikehtr.data.formats.pages import PageFile, PageLine
 from spikehtr.data.samples import Report, Sample
@@ -28,7 +29,8 @@ def parse(root: xml.Element) -> PageFile:
         return PageFile(None, None)
     width, height = xml.number(page.get("imageWidth")), xml.number(page.get("imageHeight"))
     lines = [_line(element, number) for number, element in enumerate(page.iter("{*}TextLine"), start=1)]
-    return PageFile(page.get("imageFilename"), (width, height) if width and height else None, lines)
+    size = (width, height) if width and height else None
+    return PageFile(page.get("imageFilename"), size, lines, frame=frame_of(root))
 
 
 def _line(element: xml.Element, number: int) -> PageLine:

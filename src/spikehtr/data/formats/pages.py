@@ -23,8 +23,9 @@ from spikehtr.data.formats.files import (
     split_of,
     walk,
 )
+from spikehtr.data.formats.frames import frame_meant
 from spikehtr.data.formats.outlines import Shape, band_height, bounds, usable
-from spikehtr.data.images import ImageError
+from spikehtr.data.images import ImageError, frame_size
 from spikehtr.data.samples import Report, Sample, Severity
 
 XML = frozenset({".xml"})
@@ -46,6 +47,7 @@ class PageFile:
     size: tuple[float, float] | None  # the page's width and height in the unit of the coordinates
     lines: list[PageLine] = field(default_factory=list)
     unit: str = "pixel"
+    frame: int | None = None  # which page of the image file is meant, from 1, if that is said
 
 
 def recognises(path: Path, root: str) -> bool:
@@ -89,7 +91,12 @@ def _samples(
         message = f"the image {page.image or file.stem!r} of its {len(page.lines)} lines was not found"
         image_missing(file, message, report, "put the image beside the XML file or into a folder named images")
         return
-    scale = pixel_scale(file, page, image, report)
+    try:
+        frame = frame_meant(file, page.frame, image, report)
+    except ImageError as error:
+        report.add("no such page", file, str(error), "make sure that the image is the one the XML was made for")
+        return
+    scale = pixel_scale(file, page, image, frame, report)
     if scale is None:
         return
     x, y, width, height = scale
@@ -121,23 +128,19 @@ def _samples(
             polygon=shape.polygon or None,
             box=shape.box,
             baseline=shape.baseline or None,
+            frame=frame,
         )
 
 
 def pixel_scale(
-    file: Path,
-    page: PageFile,
-    image: Path,
-    report: Report,
-    measure: Callable[[Path], tuple[int, int]] = image_size,
-    part: str = "",
+    file: Path, page: PageFile, image: Path, frame: int | None, report: Report
 ) -> tuple[float, float, float, float] | None:
-    """What to multiply the file's x and y with to get the image's pixels, and the image's size by `measure`.
+    """What to multiply the file's x and y with to get the image's pixels, and the image's size.
 
-    `part` says which part of the image that measures, in a message: "page 2 of ".
+    `frame`: which page of an image file of several, from 1.
     """
     try:
-        width, height = measure(image)
+        width, height = image_size(image) if frame is None else frame_size(image, frame)
     except ImageError as error:
         message = f"the image {image.name!r} of its {len(page.lines)} lines cannot be used: {error}"
         report.add("unreadable image", file, message, "replace the image by a sound copy")
@@ -154,7 +157,7 @@ def pixel_scale(
         return 1.0, 1.0, width, height
     x, y = width / stated[0], height / stated[1]
     message = f"made for an image of {stated[0]:g} x {stated[1]:g} pixels, "
-    message += f"but {part}{image.name!r} has {width} x {height}: "
+    message += f"but {f'page {frame} of ' if frame else ''}{image.name!r} has {width} x {height}: "
     message += "coordinates are scaled"
     if abs(x / y - 1) > 0.02:
         message += ", though the two differ in shape, so lines may be cut wrongly"

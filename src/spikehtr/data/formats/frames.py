@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from pathlib import Path
 
-from spikehtr.data.formats import alto, page, xml
+from spikehtr.data.formats import xml
+from spikehtr.data.images import ImageError, count_frames
+from spikehtr.data.samples import Report
 
-ROOTS = {"PcGts": page.parse, "alto": alto.parse}
 _NOTE = re.compile(r"\bframe\s*\{[^}]*\bnumber:\s*(\d{1,9})\b")
 
 
@@ -16,7 +17,7 @@ def note(frame: int) -> str:
     return f"frame {{number:{frame};}}"
 
 
-def frame_of(root: Any) -> int | None:
+def frame_of(root: xml.Element) -> int | None:
     """The page's number within its image file, from 1, as our writers note it; None where nothing is said.
 
     Every ALTO file numbers its page, most of them within a book of one image a page: that says nothing of a file's
@@ -31,3 +32,23 @@ def frame_of(root: Any) -> int | None:
     sheet = root.find("{*}Page")
     match = _NOTE.search(sheet.get("custom") or "") if sheet is not None else None
     return int(match[1]) or None if match else None
+
+
+def frame_meant(file: Path, frame: int | None, image: Path, report: Report) -> int | None:
+    """Which page of its image an XML file means that says `frame` or nothing, from 1; None where there is but one.
+
+    Where nothing is said it is the first, and a word in the report. A page that is not there is an ImageError.
+    """
+    try:
+        count = count_frames(image)
+    except ImageError:  # its first page may be sound; if not, that is told when it is opened
+        return None
+    if count == 1:
+        return None
+    if frame is None:
+        message = f"its image {image.name!r} has {count} pages, and which one is meant is not said: the first is taken"
+        report.add("several pages", file, message, "make an image of the page, and name that", "warning")
+        return 1
+    if frame > count:
+        raise ImageError(f"made for page {frame} of its image {image.name!r}, which has {count}")
+    return frame
