@@ -101,6 +101,10 @@ def test_a_set_twice_counts_once_and_a_store_of_several_sources_is_several_sets(
     compile_store(["old", "new"], place / "both.arrow", height=24)
     result = json.loads(run("a.safetensors", "-d", "both.arrow", "--json")[1])
     assert {name: part["lines"] for name, part in result["sets"].items()} == {"old": 3, "new": 3}
+    compile_store(["old"], place / "first.arrow", height=24)
+    compile_store(["both.arrow", "first.arrow"], place / "joined.arrow", height=24)
+    result = json.loads(run("a.safetensors", "-d", "joined.arrow", "--json")[1])
+    assert {name: part["lines"] for name, part in result["sets"].items()} == {"old": 3, "new": 3, "first.arrow": 3}
 
 
 def test_a_folder_of_files(run, tmp_path):

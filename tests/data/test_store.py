@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -5,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import load_line
 from spikehtr.data.samples import Report
-from spikehtr.data.store import LineStore, StoreError, decode, encode, is_store, read_store
+from spikehtr.data.store import KEY, LineStore, StoreError, decode, encode, is_store, read_store
 from spikehtr.errors import SpikeHTRError
 
 WORDS = ["ink", "a longer line", "so", "spiking neurons", "hand", "quill", "page", "abbé"]
@@ -30,6 +32,10 @@ def write_folder(folder, words=WORDS, split="train"):
         Image.fromarray(draw_line(word, height=40 + i, seed=i)).save(place / f"{i:03d}.png")
         (place / f"{i:03d}.gt.txt").write_text(word + "\n", encoding="utf-8")
     return folder
+
+
+def sources_of(store):
+    return [store.record(row)["source"] for row in range(len(store))]
 
 
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(0, 10**6))
@@ -67,6 +73,35 @@ def test_several_sources_make_one_store(tmp_path):
     one, two = write_folder(tmp_path / "one"), write_folder(tmp_path / "two", ["more"])
     store, _ = compile_store([one, f"folder:{two}"], tmp_path / "s.arrow")
     assert len(store) == 9
+    assert store.sources == [str(one), f"folder:{two}"]
+    assert sources_of(store) == [str(one)] * 8 + [f"folder:{two}"]
+
+
+def test_lines_compiled_from_stores_keep_their_sources(tmp_path):
+    """A store of several sources passes those on; a store of one is itself the source."""
+    folders = [write_folder(tmp_path / name, [word]) for name, word in (("a", "ink"), ("b", "pen"), ("c", "nib"))]
+    two, _ = compile_store(folders[:2], tmp_path / "two.arrow")
+    one, _ = compile_store(folders[2:], tmp_path / "one.arrow")
+    joined, _ = compile_store([two.path, one.path, folders[0]], tmp_path / "joined.arrow")
+    expected = [str(source) for source in (folders[0], folders[1], one.path, folders[0])]
+    assert sources_of(joined) == expected
+    assert joined.sources == expected[:3]
+    again, _ = compile_store([joined.path], tmp_path / "again.arrow")
+    assert (sources_of(again), again.meta["sources"]) == (expected, [str(joined.path)])
+
+
+def test_a_store_that_does_not_note_sources_tells_them_by_origin(tmp_path):
+    folders = [write_folder(tmp_path / name, [word]) for name, word in (("a", "ink"), ("b", "pen"))]
+    store, _ = compile_store(folders, tmp_path / "s.arrow")
+    with pa.memory_map(str(store.path)) as source:
+        table = pa.ipc.open_file(source).read_all()
+    meta = {key: value for key, value in store.meta.items() if key != "sets"}
+    table = table.drop_columns("source").replace_schema_metadata({KEY: json.dumps(meta).encode()})
+    with pa.ipc.new_file(str(tmp_path / "old.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    old = LineStore(tmp_path / "old.arrow")
+    assert sources_of(old) == old.sources == [str(folder) for folder in folders]
+    assert sources_of(compile_store([old.path], tmp_path / "new.arrow")[0]) == old.sources
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
@@ -200,8 +235,6 @@ def test_files_that_are_no_stores(content, says, tmp_path):
 
 
 def test_an_arrow_file_of_somebody_else(tmp_path):
-    import pyarrow as pa
-
     path = tmp_path / "x.arrow"
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, pa.schema([("a", pa.int8())])):
         pass

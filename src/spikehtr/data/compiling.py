@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -152,7 +153,9 @@ def _alone(output: Path) -> Iterator[None]:
 
 def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample]:
     for spec in specs:
-        yield from read(spec, report)
+        name = printable(spec)
+        for sample in read(spec, report):
+            yield sample if sample.source else replace(sample, source=name)
 
 
 def _row(sample: Sample, height: int, max_width: int | None) -> Row | Problem:
@@ -166,7 +169,7 @@ def _row(sample: Sample, height: int, max_width: int | None) -> Row | Problem:
     except ImageError as error:
         return Problem("unreadable image", where, str(error), "replace the image, or take the line out")
     packed = encode(line)
-    fields = {name: getattr(sample, name) for name in ("id", "text", "split", "document", "page", "origin")}
+    fields = {name: getattr(sample, name) for name in ("id", "text", "split", "document", "page", "origin", "source")}
     return {**fields, "width": line.shape[1], "image": packed, "checksum": zlib.crc32(packed)}
 
 
@@ -184,21 +187,24 @@ def _write_part(path: Path, results: list[Row | Problem]) -> None:
 def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Report) -> None:
     characters: dict[str | None, set[str]] = {}
     counts: Counter[str] = Counter()
+    sets: dict[str, None] = {}  # in the order of their first lines
     for part in parts:
         with pa.memory_map(os.fsencode(part)) as source:
             file = pa.ipc.open_file(source)
             for problem in json.loads(file.schema.metadata[b"problems"]):
                 report.add(*problem)
                 report.used -= 1  # the reader yielded it, but it did not make it into the store
-            for text, split in _texts(file):
+            for text, split, source in _facts(file):
                 characters.setdefault(split, set()).update(normalise(text))
                 counts[split or "none"] += 1
+                sets[source] = None
     charset = characters.get("train") or set().union(*characters.values())
     meta = {
         **described,
         "version": VERSION,
         "charset": sorted(charset),
         "lines": dict(counts),
+        "sets": list(sets),
         "left_out": report.count("error"),
     }
     schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})
@@ -217,10 +223,11 @@ def _arrow_file(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWri
             yield writer
 
 
-def _texts(file: pa.RecordBatchFileReader) -> Iterator[tuple[str, str | None]]:
+def _facts(file: pa.RecordBatchFileReader) -> Iterator[tuple[str, str | None, str]]:
+    """Text, split and source of each line."""
     for number in range(file.num_record_batches):
         batch = file.get_batch(number)
-        yield from zip(batch["text"].to_pylist(), batch["split"].to_pylist(), strict=True)
+        yield from zip(*(batch[name].to_pylist() for name in ("text", "split", "source")), strict=True)
 
 
 def _claim(parts: Path, specs: Sequence[str | Path], height: int, max_width: int | None) -> None:

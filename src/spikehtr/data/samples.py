@@ -57,6 +57,7 @@ class Sample:
     box: tuple[float, float, float, float] | None = None  # left, top, right, bottom; used where there is no polygon
     baseline: tuple[Point, ...] | None = None
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
+    source: str | None = None  # which of a store's sources it is of, where that has several
 
     def named_printably(self) -> Sample:
         if self.id.isascii() and self.origin.isascii():  # document and page are parts of them, or printable anyway

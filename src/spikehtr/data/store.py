@@ -24,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
+from spikehtr.data.origins import source_finder
 from spikehtr.data.samples import Report, Sample, Split
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset
@@ -38,6 +39,7 @@ SCHEMA = pa.schema(
         ("document", pa.string()),
         ("page", pa.string()),
         ("origin", pa.string()),
+        ("source", pa.string()),  # which of `LineStore.sources` it is of
         ("width", pa.int32()),
         ("image", pa.binary()),
         ("checksum", pa.uint32()),
@@ -105,6 +107,9 @@ class LineStore:
             )
         self.height: int = self.meta["height"]
         self.max_width: int | None = self.meta["max_width"]  # what lines were fitted to; None: their natural width
+        # What the lines were read from; of other stores' lines, what those were read from.
+        self.sources: list[str] = self.meta.get("sets") or self.meta["sources"]
+        self._find_source = source_finder(self.meta["sources"], path.name)
         self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]  # views, not copies
         self._starts = np.cumsum([0, *[batch.num_rows for batch in self._batches]])
         self.widths = np.empty(len(self), np.int32)
@@ -142,7 +147,9 @@ class LineStore:
     def record(self, row: int) -> dict[str, Any]:
         """Everything about a line but its pixels."""
         batch, place = self._locate(row)
-        return {name: batch[name][place].as_py() for name in SCHEMA.names if name not in ("image", "checksum")}
+        names = [name for name in batch.schema.names if name not in ("image", "checksum")]
+        found = {name: batch[name][place].as_py() for name in names}
+        return found if "source" in found else found | {"source": self._find_source(found["origin"])}
 
     def digest(self) -> str:
         """A fingerprint of all lines: ids, texts, splits and pixels, in order."""
@@ -192,4 +199,6 @@ def read_store(path: Path, report: Report) -> Iterator[Sample]:
         png = BytesIO()
         Image.fromarray(line).save(png, "PNG", compress_level=1)
         record.pop("width")
+        if len(store.sources) == 1:  # then it is of this store, whatever that was made from
+            record["source"] = None
         yield Sample(image=png.getvalue(), **record)

@@ -91,7 +91,7 @@ def evaluate_lines(
         before = len(predictions)
         ahead = (lambda done, before=before: progress(before + done)) if progress else None
         found = predict(net, lines, batch_size, workers, ahead, judge)
-        if names is not None and len(lines.store.meta["sources"]) == 1:
+        if names is not None and len(lines.store.sources) == 1:
             found = [p._replace(set=names[number]) for p in found]
         predictions += found
         unknown += [missing for p in found if (missing := lines.charset.unknown(p.reference))]

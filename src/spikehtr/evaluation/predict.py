@@ -11,7 +11,6 @@ from torch import Tensor
 from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.decoding.confidence import Sureness
 from spikehtr.decoding.greedy import Decoded, decode_greedy
-from spikehtr.evaluation.sets import source_finder
 from spikehtr.inference import Reader, make_reader
 from spikehtr.model.network import Network
 from spikehtr.text import normalise
@@ -53,7 +52,6 @@ def predict(
     net.eval()
     device = next(net.parameters()).device
     reader = reader or make_reader(net, "fp32", graphs="none")
-    source = source_finder(lines.store.meta["sources"], lines.store.path.name)
     found: dict[int, Prediction] = {}
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
     for batch in load_batches(lines, plan, workers):
@@ -63,7 +61,7 @@ def predict(
         sure = judge(out.logits, out.lengths, decoded) if judge else [None] * len(decoded)
         for row, line, ratio, by in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), sure, strict=True):
             record = lines.store.record(row)
-            where = record["id"], source(record["origin"]), record["document"]
+            where = record["id"], record["source"], record["document"]
             texts = normalise(record["text"]), normalise(line.text)
             found[row] = Prediction(row, *texts, line.confidence, ratio, *where, by)
         if progress:
