@@ -1,0 +1,75 @@
+"""Over which runs a study's intervals are made, from made-up readings whose spread is known."""
+
+import math
+
+import pytest
+from test_comparisons import row
+
+from spikehtr.studies.comparisons import orderings
+from spikehtr.studies.plan import load_study
+from spikehtr.studies.results import Block
+from spikehtr.studies.seeds import t_quantile
+
+CHARACTERS = 600  # of a reading: one error more is 1 / 600
+STUDY = load_study("fine-tuning")
+
+
+def block(**errors):
+    """The rows of fine-tuning; errors by seed of those that have run, `_` for `-` in their names."""
+    return Block("hand", [row(STUDY, v.name, *errors.get(v.name.replace("-", "_"), ())) for v in STUDY.variants])
+
+
+def reach(deviation, freedom, factor):
+    return t_quantile(freedom) * deviation * factor / CHARACTERS
+
+
+def test_fine_tuning_pools_the_seeds_of_each_number_of_lines_by_itself():
+    """Fifty lines are drawn anew by each seed and differ more than a thousand: their spread is not the others'."""
+    found = block(model_50=(6, 10), scratch_50=(30, 36), model_1000=(3, 5), scratch_1000=(4, 4))
+    for name, deviation, mean in (
+        ("model-50", math.sqrt((8 + 18) / 2), 8),  # squares within model-50 and scratch-50, a degree of freedom each
+        ("scratch-50", math.sqrt((8 + 18) / 2), 33),
+        ("model-1000", math.sqrt(2 / 2), 4),
+        ("scratch-1000", math.sqrt(2 / 2), 4),
+    ):
+        estimate = found.estimate(found.row(name), "test", "cer")
+        low, high = (mean / CHARACTERS + sign * reach(deviation, 2, 1 / math.sqrt(2)) for sign in (-1, 1))
+        assert estimate.mean == pytest.approx(mean / CHARACTERS)
+        assert estimate.interval == pytest.approx((max(low, 0), high))
+    assert "over 2 seeds; their standard deviation is pooled over the variants at the same place" in found.how("test")
+
+
+def test_fine_tuning_compares_by_the_spread_of_that_number_of_lines():
+    found = block(model_50=(6, 10), scratch_50=(30, 36), model_200=(5, 5), scratch_200=(9, 9))
+    fifty, two_hundred = (o for o in orderings(STUDY, found) if o.metric == "cer")
+    assert (fifty.a, fifty.b) == ("50 lines, from scratch", "50 lines, from the model")
+    apart = reach(math.sqrt(13), 2, 1)  # sqrt(1 / 2 + 1 / 2)
+    assert fifty.interval == pytest.approx([100 * ((8 - 33) / CHARACTERS + sign * apart) for sign in (-1, 1)])
+    assert two_hundred.interval == pytest.approx([100 * (5 - 9) / CHARACTERS] * 2)  # no spread at all there
+    assert (fifty.p_value, two_hundred.p_value) == (None, None)
+
+
+def test_the_model_as_it_is_has_no_spread_over_seeds():
+    """It is one model, read again with each seed: that says nothing about training."""
+    found = block(as_is=(20, 20), model_50=(6, 10))
+    as_is = found.estimate(found.row("as-is"), "test", "cer")
+    assert as_is.interval == (20 / 1200, 20 / 300)  # the reading's own, by bootstrap
+    assert found.spread("test", "cer").freedom == 1
+    assert found.spread("test", "cer", found.row("as-is")) is None
+
+
+def test_where_a_number_of_lines_has_one_seed_its_rows_are_compared_line_by_line():
+    """Seeds are the outermost loop: a study may be stopped with two of some rows and one of others."""
+    found = block(model_50=(6, 10), scratch_50=(30, 36), model_200=(5,), scratch_200=(40,))
+    fifty, two_hundred = (o for o in orderings(STUDY, found) if o.metric == "cer")
+    assert fifty.p_value is None
+    assert two_hundred.p_value < 0.05
+    assert two_hundred.difference == pytest.approx(100 * (5 - 40) / CHARACTERS)
+    assert found.estimate(found.row("model-200"), "test", "cer").interval == (5 / 1200, 5 / 300)
+
+
+def test_elsewhere_seeds_are_pooled_over_all_variants():
+    study = load_study("ann-control")
+    found = Block("d", [row(study, "spiking", 6, 10), row(study, "gelu", 30, 36), row(study, "pure", 7)])
+    spread = found.spread("test", "cer", found.row("pure"))
+    assert (spread.freedom, spread.deviation) == (2, pytest.approx(math.sqrt(13) / CHARACTERS))
