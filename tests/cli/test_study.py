@@ -19,6 +19,7 @@ from test_cli import run
 sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
 from studies_help import SETTINGS, write_lines
 
+from conftest import draw_line
 from spikehtr.studies.plan import load_study, study_names
 from spikehtr.training.log import read_log
 
@@ -196,6 +197,40 @@ def test_one_that_fails_does_not_hold_up_the_others(lines, tmp_path):
     rows = json.loads((tmp_path / "s" / "results.json").read_text())["data"]["words"]["rows"]
     assert rows[0]["why"].startswith("failed: the loss or its gradient is not finite")
     assert rows[1]["rates"]
+
+
+def write_unmarked(folder, count):
+    """As `write_lines`, without splits."""
+    folder.mkdir()
+    for number in range(count):
+        word = ("ink", "pen", "nib", "kin")[number % 4]
+        Image.fromarray(draw_line(word, 32, number)).save(folder / f"{number:02}.png")
+        (folder / f"{number:02}.txt").write_text(word)
+    return folder
+
+
+def test_where_no_split_is_marked_every_tenth_line_is_held_out(lines, tmp_path):
+    done = run(*command("ann-control", write_unmarked(tmp_path / "flat", 21), tmp_path / "s", "--only", "spiking"))
+    assert done.returncode == 0, done.stderr
+    assert "flat: no line is marked as training: every 10th of 21 is held out to validate" in done.stdout
+    seed = tmp_path / "s" / "flat" / "spiking" / "seed0"
+    read = json.loads((seed / "validation" / "evaluation.json").read_text())["predictions"]
+    assert [line["id"] for line in read] == ["09", "19"]
+    assert "19 lines to train on, 2 to validate" in (seed / "run.log").read_text()
+    assert not (seed / "test").exists()
+    (row,) = [row for row in (tmp_path / "s" / "table.md").read_text().splitlines() if row.startswith("| Spike-HTR")]
+    assert [cell.strip() for cell in row.split("|")][3] == "--"  # no test lines
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_without_lines_to_judge_by_nothing_is_trained(marked, lines, tmp_path):
+    data = write_unmarked(tmp_path / ("train" if marked else "flat"), 9)
+    done = run(*command("ann-control", data, tmp_path / "s"))
+    assert done.returncode == 2
+    assert "has no validation or test lines to judge a run by" in done.stderr
+    assert ("every 10th of 9" in done.stderr) is not marked
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "s").exists()
 
 
 def test_dry_run(lines, tmp_path):

@@ -73,3 +73,11 @@ def test_elsewhere_seeds_are_pooled_over_all_variants():
     found = Block("d", [row(study, "spiking", 6, 10), row(study, "gelu", 30, 36), row(study, "pure", 7)])
     spread = found.spread("test", "cer", found.row("pure"))
     assert (spread.freedom, spread.deviation) == (2, pytest.approx(math.sqrt(13) / CHARACTERS))
+
+
+def test_a_split_that_was_not_read_is_told_from_a_run_that_is_not_there():
+    found = block(model_50=(6,))
+    del found.row("model-50").runs[0].readings["validation"]
+    assert found.how("validation") == "the data set has no validation lines"
+    assert "of one seed" in found.how("test")
+    assert block().how("validation") == "no run has been finished"

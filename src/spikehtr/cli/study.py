@@ -94,9 +94,10 @@ def study(
     if dry_run:
         _tell_plan(plan, tasks, devices, at_once)
         return
-    plan.write()
-    from spikehtr.studies.runner import carry_out_tasks
+    from spikehtr.studies.runner import carry_out_tasks, check_lines
 
+    check_lines(tasks, typer.echo)
+    plan.write()
     with counting("runs", len(tasks)) as progress:
         carried = carry_out_tasks(tasks, devices, at_once, typer.echo, progress)
     _tell_files(render(Plan.read(output)))

@@ -144,7 +144,8 @@ class Block:
             )
         reading = next((run.readings[split] for row in self.rows for run in row.runs if split in run.readings), None)
         if reading is None:
-            return "no run has been finished"
+            read = any(row.runs for row in self.rows)
+            return f"the data set has no {split} lines" if read else "no run has been finished"
         few = ", too few for exact intervals" if reading.values["too_few"] else ""
         return (
             f"95 % intervals by bootstrap over the {reading.values['units']} {reading.values['resampled']}{few}, of "

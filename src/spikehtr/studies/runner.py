@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from spikehtr.data.compiling import left_out, tell_once
+from spikehtr.data.compiling import left_out, open_lines, tell_once
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 from spikehtr.studies.tasks import FAILED, LOG, STOPPED, Task, read_json
@@ -38,6 +38,27 @@ class Carried:
     def tell(self) -> None:
         if self.progress:
             self.progress(len(self.finished) + len(self.failed))
+
+
+def check_lines(tasks: Sequence[Task], say: Say) -> None:
+    """Open what the tasks will read, before any of them begins: with no lines to judge it by, training is for nothing.
+
+    Where no line is marked as training, `say` is told how validation lines were chosen.
+    """
+    from spikehtr.training.sets import held_out, split_rows  # torch is loaded when there is work
+
+    told: set[str] = set()
+    waiting = [task for task in tasks if not task.finished]
+    shapes = [(task.source, task.config.model.height, task.config.data.max_width) for task in waiting]
+    for source, height, width in dict.fromkeys(shapes):
+        store = open_lines([source], height, width)
+        remark = held_out(store)
+        if not len(split_rows(store)[1]) and not len(store.rows("test")):
+            why = f" ({remark})" if remark else ""
+            raise SpikeHTRError(f"{source} has no validation or test lines to judge a run by{why}: mark some as such")
+        if remark and source not in told:
+            say(f"{source}: {remark}")
+            told.add(source)
 
 
 def carry_out_tasks(

@@ -34,6 +34,13 @@ def split_rows(store: LineStore) -> tuple[Indices, Indices]:
     return everything[~held], everything[held]
 
 
+def held_out(store: LineStore) -> str:
+    """A remark, where the lines to validate with are of our choosing; else nothing."""
+    if len(store.rows("train")):
+        return ""
+    return f"no line is marked as training: every {_HOLD_OUT}th of {len(store)} is held out to validate"
+
+
 def training_sets(
     store: LineStore,
     config: Config,
@@ -46,11 +53,8 @@ def training_sets(
     Validation lines with characters that the new model cannot write are an error unless `allow_unknown`: each such
     character would count as wrong whatever the model learns.
     """
-    remarks: list[str] = []
     train, validation = split_rows(store)
-    if not len(store.rows("train")):
-        count = len(train) + len(validation)
-        remarks.append(f"no line is marked as training: every {_HOLD_OUT}th of {count} is held out to validate")
+    remarks = [remark] if (remark := held_out(store)) else []
     train = _drawn(_spellable(store, train, config, remarks), config, remarks)
     charset = _charset(store, train, known, mode, remarks)
     if known is not None and mode == "keep":
