@@ -14,7 +14,9 @@ from test_comparisons import row
 
 from spikehtr.studies.plan import Study, load_study
 from spikehtr.studies.plot import study_figure
-from spikehtr.studies.results import Block
+from spikehtr.studies.results import Block, gather
+from spikehtr.studies.tasks import Plan
+from spikehtr.weights import load_model, save_model
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,31 @@ def test_from_a_model_to_a_table(place):
     again = study(place, "--from", model, *only)  # nothing is left to do
     assert again.returncode == 0
     assert "3 runs are there already" in again.stdout.replace("3 of 3", "3")
+
+
+def test_a_model_without_notes_is_judged_and_gone_on_from(place, tmp_path):
+    """Neither calibration nor provenance in its file: rates and speeds are there all the same."""
+    trained = load_model(place / "model" / "best.safetensors")
+    save_model(tmp_path / "bare.safetensors", trained.net, trained.config, trained.charset)
+    options = [
+        "--from",
+        tmp_path / "bare.safetensors",
+        "--only",
+        "as-is,model-50",
+        "--epochs",
+        1,
+        "-s",
+        "data.workers=0",
+    ]
+    done = run("study", "fine-tuning", "-d", place / "words", "-o", tmp_path / "s", "--device", "cpu", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = gather(Plan.read(tmp_path / "s"))
+    for name in ("as-is", "model-50"):
+        assert found.row(name).fact("speed") > 0
+        assert found.row(name).values("test", "cer")[0] > 0
+    (as_is,) = found.row("as-is").runs
+    assert all(reading.values["temperature"] == 1.0 for reading in as_is.readings.values())
+    assert found.row("as-is").fact("minutes") == 0
 
 
 @pytest.mark.parametrize(

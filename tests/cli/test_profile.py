@@ -10,7 +10,7 @@ from conftest import draw_line, micro
 from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.text import Charset
-from spikehtr.weights import save_model
+from spikehtr.weights import load_model, save_model, update_notes
 
 WORDS = ("ink", "pen and ink", "nib", "paper", "quill")
 
@@ -59,6 +59,17 @@ def test_json(place):
     args = ("profile", place / "lif.safetensors", "-d", place / "lines", "--split", "all", "-n", 1)
     found = json.loads(run(*args, "--json", "--pj-byte", 0).stdout)
     assert all(total["memory"] == 0 for total in found["totals"])
+
+
+def test_calibration_has_no_part_in_it(place, tmp_path):
+    """A file without any notes is measured as one that is calibrated: what fires does not hang on confidences."""
+    bare, calibrated = place / "lif.safetensors", tmp_path / "lif.safetensors"
+    calibrated.write_bytes(bare.read_bytes())
+    update_notes(calibrated, {"temperature": 2.5})
+    assert load_model(bare).notes == {}
+    done = [run("profile", m, "-d", place / "lines", "--split", "all", "-n", 2, "--json") for m in (bare, calibrated)]
+    assert [(one.returncode, one.stderr) for one in done] == [(0, "")] * 2
+    assert json.loads(done[0].stdout) == json.loads(done[1].stdout)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from spikehtr.data.geometry import cut_line
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
+from spikehtr.weights import update_notes
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,26 @@ def test_resume_takes_no_result_of_another_format_for_one(tmp_path: Path) -> Non
         assert result.exit_code == 0
         assert ("1 pages were there already" in result.stderr) is known
         assert sniff(tmp_path / "out" / "a.xml") == {"page": "PcGts", "alto": "alto"}[form]
+
+
+def test_a_model_without_calibration_reads_with_its_own_confidences(model: Path, tmp_path: Path) -> None:
+    """As at temperature 1; where a file notes another, that changes how sure it is and not what it reads."""
+    make(tmp_path, ["a.png"])
+    pages = {}
+    for temperature in (None, 1.0, 2.5):
+        file = tmp_path / f"{temperature}.safetensors"
+        file.write_bytes(model.read_bytes())
+        if temperature is not None:
+            update_notes(file, {"temperature": temperature})
+        result = run(file, tmp_path / "a.png", "-f", "json")
+        assert (result.exit_code, result.stderr) == (0, ""), result.stderr
+        pages[temperature] = Page.from_json(result.stdout)
+    bare, same, calibrated = ([(line.text, line.confidence) for line in page.lines] for page in pages.values())
+    assert bare == same
+    assert bare
+    assert all(0 < confidence <= 1 for _, confidence in bare)
+    assert [text for text, _ in bare] == [text for text, _ in calibrated]
+    assert all(before > after for (_, before), (_, after) in zip(bare, calibrated, strict=True))
 
 
 def test_doubtful_words(model: Path, tmp_path: Path) -> None:
