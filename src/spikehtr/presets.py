@@ -52,7 +52,8 @@ TIERS: dict[str, dict[str, Any]] = {
     },
     "base": {},
     # Not of the paper, but what its diagnosis asks for: a coarse grid from the start, and the widths and depth that
-    # saves in stage 3 and the mixer (docs/performance.md).
+    # saves in stage 3 and the mixer (docs/performance.md). Width, start of the neurons, shortcut and gamma are what
+    # trained best (docs/results/recipe.md).
     "swift": {
         "model": {
             "dim": 256,
@@ -65,8 +66,9 @@ TIERS: dict[str, dict[str, Any]] = {
                 "channels": (64, 128),
                 "depths": (1, 1, 3),
                 "expansion": 2.0,
-                "bypass_init": 0.5,
+                "bypass_init": 1.0,
             },
+            "reducer": {"gamma": 0.4},
             "mixer": {
                 "blocks": ("LA", "QK", "LK", "LA", "LK", "LA"),
                 "heads": 4,
@@ -75,7 +77,7 @@ TIERS: dict[str, dict[str, Any]] = {
                 "lk_expansion": 1.0,
             },
         },
-        "data": {"max_width": 1024},  # docs/results/recipe.md: half the errors of 512 px
+        "data": {"max_width": 1024},
         "training": {"batch_size": 64, "learning_rate": 1e-3, "ema_decay": 0.999},
     },
 }
