@@ -74,7 +74,7 @@ def test_report_of_a_real_run(monkeypatch):
     train, read = report.to_dict()["rows"]
     assert train["flops"] > 2.5 * read["flops"]
     assert train["overlapped_seconds"] <= train["roofline_seconds"]
-    assert len(train["kernels"]) == 10
+    assert len(train["kernels"]) > 10
     shares = [kernel["share"] for kernel in train["kernels"]]
     assert shares == sorted(shares, reverse=True)
-    assert sum(shares) <= 1
+    assert sum(shares) == pytest.approx(1)

@@ -46,7 +46,9 @@ def bench(
         typer.Option("--graphs", help="How a GPU reads: recorded whole, in two parts around the reducer, or not."),
     ] = "one",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times each path takes its turn.")] = 5,
-    profile: Annotated[bool, typer.Option("--profile", help="List the ten most expensive kernels of a step.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="List the ten most expensive kernels of a step (in --json, all).")
+    ] = False,
     output: Annotated[Optional[Path], typer.Option("--json", help="Also write every figure to this file.")] = None,
     cpu: Annotated[
         bool, typer.Option("--cpu", help="Instead: whole calls on this CPU, image to text, and the engine's layers.")

@@ -210,8 +210,8 @@ def _time(step: Step, count: int, timing: Timing) -> float:
     return seconds
 
 
-def profile_step(step: Step, path: str, top: int = 10) -> list[dict[str, Any]]:
-    """The most expensive kernels of one step (operators, on a CPU) with their share of all kernels' time."""
+def profile_step(step: Step, path: str) -> list[dict[str, Any]]:
+    """The kernels of one step (operators, on a CPU), the most expensive first, with their share of the time of all."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
@@ -227,7 +227,7 @@ def profile_step(step: Step, path: str, top: int = 10) -> list[dict[str, Any]]:
     spent = {e.key: e.self_device_time_total if cuda else e.self_cpu_time_total for e in events}  # microseconds
     calls = {e.key: e.count for e in events}
     total = sum(spent.values())
-    names = sorted(spent, key=lambda key: -spent[key])[:top]
+    names = sorted(spent, key=lambda key: -spent[key])
     return [
         {"kernel": n, "path": path, "calls": calls[n], "ms": spent[n] / 1e3, "share": spent[n] / total} for n in names
     ]

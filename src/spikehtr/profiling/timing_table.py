@@ -12,6 +12,8 @@ from rich.table import Table
 from spikehtr.files import whole_file
 from spikehtr.profiling.timing import Report
 
+_SHOWN = 10  # kernels of a step; the file has all
+
 
 def save(report: Report, output: Path | None) -> None:
     """Write the report as JSON, if a file was named."""
@@ -63,7 +65,7 @@ def _show_kernels(report: Report, console: Console) -> None:
         table = Table(title=f"most expensive, {row.case.name} {kind}, {row.kernels[0]['path']} path")
         for name in ("kernel", "calls", "ms", "share"):
             table.add_column(name, justify="left" if name == "kernel" else "right", no_wrap=True)
-        for entry in row.kernels:
+        for entry in row.kernels[:_SHOWN]:
             table.add_row(
                 escape(entry["kernel"][:80]), str(entry["calls"]), f"{entry['ms']:.2f}", f"{entry['share']:.1%}"
             )
