@@ -219,3 +219,16 @@ def test_tiles_read_nothing_behind_their_buffer():
     behind = memory._buffers["wide.half"].nbytes - out.half.nbytes
     assert behind >= (32 - 3) * 1344 * 2
     assert len(out.half) == 3 * 1344
+
+
+def test_pale_lines_lose_no_digits():
+    """Nearly all of a pale line's squares is its mean's: what is left must not be what rounding left."""
+    net = network(timesteps=1, entry="repeat")
+    net.encoder.stem.conv.weight.data.abs_()  # so that the mean counts
+    images = torch.randint(254, 256, (1, 1, 32, 900), generator=torch.Generator().manual_seed(3))
+    run = Products(library(), Memory())
+    found = Engine(net, events="never").encoder._entry(run, (images[0, 0].float() / 255).numpy()).dense
+    with torch.no_grad():
+        expected = net.double().encoder.stem(images.double().expand(-1, 3, -1, -1) / 255, torch.tensor([900]))
+    expected = expected[0].movedim(0, 2).flatten().numpy()
+    assert np.linalg.norm(found - expected) <= 3e-6 * np.linalg.norm(expected)

@@ -160,7 +160,8 @@ class EncoderRun:
         (kernel_h, kernel_w), (down, right) = self.stem_kernel, self.stem_stride
         channels = self.stem_taps.shape[1]
         features = run.map("raw", (1, height // down, -(-width // right), channels))
-        sums = run.memory.take("sums", features.height * 2 * channels)
+        blocks = 2 * features.height
+        sums = run.memory.take("sums", blocks * 2 * channels)
         run.call(
             "stem",
             gray=pointer(gray),
@@ -175,7 +176,7 @@ class EncoderRun:
             stride_h=down,
             stride_w=right,
         )
-        affine = self.stem_norm(run, sums, features, features.height)
+        affine = self.stem_norm(run, sums, features, blocks)
         fire(run, features, affine, PLAIN, features, kind=SILU)
         steps = self.entry.timesteps
         out = run.map("x", (steps, features.height, features.width, channels))

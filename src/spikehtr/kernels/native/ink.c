@@ -179,7 +179,7 @@ API void spikehtr_ink(const struct ink *k) {
     for (int t = 0; t < k->steps; t++) gates_at(k, t, intensity, edge, m + 2 * n, m + 3 * n, m + 4 * n);
 }
 
-/* --- the stem's convolution of one grey channel: [H, W] -> [H', W', C] and its sums [H', 2, C] ----------------- */
+/* --- the stem's convolution of one grey channel: [H, W] -> [H', W', C] and its sums [H', 2, 2, C] -------------- */
 
 struct stem {
     const float *gray, *weight; /* [H, W], [kernel_h * kernel_w, C] */
@@ -190,8 +190,9 @@ struct stem {
 CLONES static void stem_task(const void *arg, int y) {
     const struct stem *s = arg;
     int columns = (s->width + s->stride_w - 1) / s->stride_w, channels = s->channels;
-    float *out = s->out + (size_t)y * columns * channels, *sums = s->sums + (size_t)y * 2 * channels;
-    memset(sums, 0, sizeof(float) * 2 * channels);
+    float *out = s->out + (size_t)y * columns * channels, *sums = s->sums + (size_t)y * 4 * channels;
+    double *total = scratch(sizeof(double) * 2 * channels);
+    memset(total, 0, sizeof(double) * 2 * channels);
     for (int x = 0; x < columns; x++, out += channels) {
         EACH (int c = 0; c < channels; c++) out[c] = 0;
         for (int dy = 0; dy < s->kernel_h; dy++)
@@ -203,9 +204,15 @@ CLONES static void stem_task(const void *arg, int y) {
                 EACH (int c = 0; c < channels; c++) out[c] += value * weight[c];
             }
         EACH (int c = 0; c < channels; c++) {
-            sums[c] += out[c];
-            sums[channels + c] += out[c] * out[c];
+            total[c] += out[c];
+            total[channels + c] += (double)out[c] * out[c];
         }
+    }
+    /* Paper is nearly white all over, so that little is left of the squares after the mean's: a sum's rounding follows
+       as a block of its own. */
+    EACH (int c = 0; c < 2 * channels; c++) {
+        sums[c] = (float)total[c];
+        sums[2 * channels + c] = (float)(total[c] - (double)sums[c]);
     }
 }
 
