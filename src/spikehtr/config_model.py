@@ -122,8 +122,6 @@ class MixerConfig(Section):
     mlp_ratio: Positive = 4.0
     lk_kernel: Count = 31
     lk_expansion: Positive = 1.75
-    bypass: bool = False  # the encoder's shortcut (Eq. 8) where a branch ends, too; the paper has none there
-    bypass_init: float = 0.5  # its alpha at the start
     dropout: BelowOne = 0.10
     drop_path: BelowOne = 0.20  # at the last block; ramped linearly from 0
 

@@ -33,7 +33,6 @@ VARIANTS = {
     "four steps": {"timesteps": 4},
     "repeat": {"entry": "repeat"},
     "no shortcut": {"encoder__bypass": False},
-    "shortcuts in the mixer": {"mixer__bypass": True, "mixer__bypass_init": -0.6},
     "one resolution": {"encoder__dual_resolution": False},
     "max": {"encoder__downsample": "max"},
     "avg": {"encoder__downsample": "avg"},

@@ -80,16 +80,3 @@ def test_branches_add_whole_spikes():
 def test_stochastic_depth_is_ramped():
     mixer = Mixer(micro(mixer__drop_path=0.2).model)
     assert [block.drop_path.rate for block in mixer.blocks] == pytest.approx([0.0, 0.1, 0.2])
-
-
-def test_a_branch_adds_spikes_and_where_asked_a_share_of_their_drive():
-    mask = torch.ones(3, 13, dtype=torch.bool)
-    plain, wanted = (Mixer(micro(mixer__bypass=bypass).model).eval().double() for bypass in (False, True))
-    alphas = {name: p for name, p in wanted.named_parameters() if name.endswith("alpha")}
-    assert len(alphas) == 2 * len(wanted.blocks)  # at the end of every operator and every MLP, nowhere else
-    assert plain.state_dict().keys() == wanted.state_dict().keys() - alphas.keys()
-    for block in wanted.blocks:
-        for branch in (block.operator, block.mlp):
-            branch.outlet.alpha.data.fill_(0.3)
-            drive = branch.outlet.norm(branch.drive(tokens(), mask))
-            assert torch.allclose(branch(tokens(), mask), branch.outlet.neuron(drive) + 0.3 * drive)

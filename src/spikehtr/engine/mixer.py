@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from torch import Tensor, nn
+from torch import nn
 
 from spikehtr.engine.native import COPY, GATE_KEYS, LARGE_KERNEL, SCALE, TILES
 from spikehtr.engine.operations import Neuron, depthwise, elementwise
@@ -14,11 +14,11 @@ from spikehtr.model.mixer import Branch, LargeKernel, LinearAttention, MixerBloc
 
 
 class TokenFire:
-    """LayerNorm and, where given, a neuron and its shortcut: [T, L, C] -> same shape."""
+    """LayerNorm and, where given, a neuron: [T, L, C] -> same shape."""
 
-    def __init__(self, norm: TokenNorm, neuron: nn.Module | None = None, alpha: Tensor | None = None) -> None:
+    def __init__(self, norm: TokenNorm, neuron: nn.Module | None = None) -> None:
         self.weight, self.bias, self.eps = array(norm.weight), array(norm.bias), norm.eps
-        self.neuron, self.alpha = Neuron(neuron), 0.0 if alpha is None else float(alpha.detach())
+        self.neuron = Neuron(neuron)
 
     def __call__(self, run: Products, raw: Map, out: Map, residual: Map | None = None) -> Map:
         run.call(
@@ -37,7 +37,6 @@ class TokenFire:
             eps=self.eps,
             decay=self.neuron.decay,
             threshold=self.neuron.threshold,
-            alpha=self.alpha,
         )
         return out
 
@@ -54,7 +53,7 @@ class BranchRun(ABC):
         self.norm = TokenFire(module.norm)
         outlet = module.outlet
         self.last = Layer.of(f"{name}.out", outlet.linear)
-        self.fire = TokenFire(outlet.norm, outlet.neuron, outlet.alpha)
+        self.fire = TokenFire(outlet.norm, outlet.neuron)
 
     @abstractmethod
     def layers(self) -> list[Layer]:

@@ -56,7 +56,7 @@ TokenFire = _structure(
     "TokenFire",
     "raw weight bias residual out half fired counts",
     "steps length channels neuron",
-    "eps decay threshold alpha",
+    "eps decay threshold",
 )
 Attention = _structure("Attention", "qkv out", "steps length heads depth")
 Elementwise = _structure("Elementwise", "a b c out half", "kind rows channels heads lda")

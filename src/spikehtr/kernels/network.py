@@ -88,12 +88,12 @@ def conv_mix(block: ConvMix2d, x: Tensor, widths: Tensor) -> Tensor:
     return norm_neuron(h, widths, norm.weight, norm.bias, plan, block.pw2.alpha, through, gain)[0]
 
 
-def token_norm(norm: TokenNorm, x: Tensor, neuron: nn.Module | None = None, alpha: Tensor | None = None) -> Tensor:
-    """Norm, and a neuron with its shortcut where given: [T, ..., d] -> same shape; without a neuron any [..., d]."""
+def token_norm(norm: TokenNorm, x: Tensor, neuron: nn.Module | None = None) -> Tensor:
+    """Norm, and a neuron where given: [T, ..., d] -> same shape; without a neuron any [..., d]."""
     plan = TokenPlan(norm.eps, describe(neuron), result_dtype(x))
     if neuron is None:
         return token_norm_neuron(x[None], norm.weight, norm.bias, plan).squeeze(0)
-    return token_norm_neuron(x, norm.weight, norm.bias, plan, alpha)
+    return token_norm_neuron(x, norm.weight, norm.bias, plan)
 
 
 def interpolate(table: Tensor, place: Tensor) -> Tensor:
@@ -128,8 +128,8 @@ def pass_keys(qk: Tensor, heads: int, lif: LIFConfig | None) -> Tensor:
 def add_spikes(
     x: Tensor, out: SpikingLinear, drive: Tensor, dropout: SharedDropout, drop_path: SharedDropout
 ) -> Tensor:
-    """x + drop_path(dropout(neuron(H) + alpha * H)), H = Norm(drive), [T, B, L, d]; one kernel."""
+    """x + drop_path(dropout(neuron(Norm(drive)))), [T, B, L, d]; one kernel."""
     rate, path_rate = (d.rate if d.active else 0.0 for d in (dropout, drop_path))
     drop = Drop.draw(rate, path_rate, x.device) if rate or path_rate else None
     plan = TokenPlan(out.norm.eps, describe(out.neuron), x.dtype, x.shape[2], drop)
-    return token_norm_neuron(drive, out.norm.weight, out.norm.bias, plan, out.alpha, x)
+    return token_norm_neuron(drive, out.norm.weight, out.norm.bias, plan, x)

@@ -1,4 +1,4 @@
-"""LayerNorm over channels, neuron and shortcut, dropout, residual sum of tokens, and the neuron alone, as device code.
+"""LayerNorm over channels, neuron, dropout, residual sum of tokens, and the neuron alone, as device code.
 
 Tokens lie in memory as [T, N, C]. A program takes ROWS tokens at all T steps and all channels, so one pass is enough:
 statistics are rebuilt from x in the backward pass too. `tokennorm_op.py` has the host's side.
@@ -62,11 +62,10 @@ def _gain(n, c, L, C, seed, keep, path_keep):
 
 @triton.jit(do_not_specialize=["N", "L"])
 def token_apply(
-    x, weight, bias, alpha, residual, y, N, C, L, seed, keep, path_keep, eps, decay, threshold, T: tl.constexpr,
-    KIND: tl.constexpr, BYPASS: tl.constexpr, RESIDUAL: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr,
-    BC: tl.constexpr,
+    x, weight, bias, residual, y, N, C, L, seed, keep, path_keep, eps, decay, threshold, T: tl.constexpr,
+    KIND: tl.constexpr, RESIDUAL: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """y = residual + dropout(neuron(H) + alpha * H), H = Norm(x)"""
+    """y = residual + dropout(neuron(Norm(x)))"""
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, BC)
     inside = (n < N)[:, None] & (c < C)[None, :]
@@ -77,8 +76,6 @@ def token_apply(
     ys = respond(hs, decay, threshold, T, KIND)
     for t in tl.static_range(T):
         value = ys[t]
-        if BYPASS:
-            value += tl.load(alpha).to(tl.float32) * hs[t]
         if DROP:
             value *= _gain(n, c, L, C, seed, keep, path_keep)
         if RESIDUAL:
@@ -88,17 +85,16 @@ def token_apply(
 
 @triton.jit(do_not_specialize=["N", "L"])
 def token_grad(
-    x, weight, bias, alpha, grad, dx, partial, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness,
-    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, BYPASS: tl.constexpr, DROP: tl.constexpr,
-    LOOPS: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
+    x, weight, bias, grad, dx, partial, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness,
+    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, DROP: tl.constexpr, LOOPS: tl.constexpr,
+    ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """dx, and each program's sums of dL/dH, dL/dH * xhat and, for alpha, dL/dy * H -> partial [programs, 2 or 3, C]."""
+    """dx, and each program's sums of dL/dH and dL/dH * xhat -> partial [programs, 2, C]."""
     c = tl.arange(0, BC)
     step = tl.cast(N, tl.int64) * C
     w, b = _affine(weight, bias, c, C)
     one = tl.zeros([ROWS, BC], tl.float32)
     two = tl.zeros([ROWS, BC], tl.float32)
-    three = tl.zeros([ROWS, BC], tl.float32)
     for k in range(LOOPS):
         n = (tl.program_id(0) * LOOPS + k) * ROWS + tl.arange(0, ROWS)
         inside = (n < N)[:, None] & (c < C)[None, :]
@@ -113,23 +109,16 @@ def token_grad(
             gs = scaled
         ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN)
         for t in tl.static_range(T):
-            d = ds[t]
-            if BYPASS:
-                d += tl.load(alpha).to(tl.float32) * gs[t]
-                three += gs[t] * hs[t]
-            one += d
-            two += d * hats[t]
-            full = w * d
+            one += ds[t]
+            two += ds[t] * hats[t]
+            full = w * ds[t]
             mean = (tl.sum(full, axis=1) / C)[:, None]
             along = (tl.sum(full * hats[t], axis=1) / C)[:, None]
             value = spreads[t] * (full - mean - hats[t] * along)
             tl.store(dx + t * step + at, value.to(dx.dtype.element_ty), mask=inside)
-    rows: tl.constexpr = 3 if BYPASS else 2
-    at = partial + tl.program_id(0).to(tl.int64) * rows * C + c
+    at = partial + tl.program_id(0).to(tl.int64) * 2 * C + c
     tl.store(at, tl.sum(one, axis=0), mask=c < C)
     tl.store(at + C, tl.sum(two, axis=0), mask=c < C)
-    if BYPASS:
-        tl.store(at + 2 * C, tl.sum(three, axis=0), mask=c < C)
 
 
 @triton.jit

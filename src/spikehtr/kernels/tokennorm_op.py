@@ -56,47 +56,38 @@ class _TokenNormNeuron(torch.autograd.Function):
     """x [T, N, C] -> y [T, N, C]"""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        alpha: Tensor | None,
-        residual: Tensor | None,
-        plan: Plan,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, plan: Plan) -> Tensor:
         (steps, tokens, channels), neuron = x.shape, plan.neuron
         y = torch.empty_like(x, dtype=plan.dtype)
         blocks = _blocks(channels)
         with on_device(x):
             device.token_apply[(-(-tokens // blocks["ROWS"]),)](
-                x, weight, bias, alpha, residual, y, tokens, channels, *plan.dropping, plan.eps, neuron.decay,
-                neuron.threshold, T=steps, KIND=neuron.kind, BYPASS=alpha is not None,
-                RESIDUAL=residual is not None, DROP=plan.drop is not None, **blocks,
+                x, weight, bias, residual, y, tokens, channels, *plan.dropping, plan.eps, neuron.decay,
+                neuron.threshold, T=steps, KIND=neuron.kind, RESIDUAL=residual is not None,
+                DROP=plan.drop is not None, **blocks,
             )  # fmt: skip
-        ctx.save_for_backward(x, weight, bias, alpha)
+        ctx.save_for_backward(x, weight, bias)
         ctx.plan, ctx.has_residual = plan, residual is not None
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, alpha = ctx.saved_tensors
+        x, weight, bias = ctx.saved_tensors
         plan: Plan = ctx.plan
         (steps, tokens, channels), neuron = x.shape, plan.neuron
         grad = grad.contiguous()
         dx = torch.empty_like(x)
         blocks = _blocks(channels)
         programs = -(-tokens // (blocks["ROWS"] * _LOOPS))
-        partial = x.new_empty((programs, 2 if alpha is None else 3, channels), dtype=torch.float32)
+        partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
         with on_device(x):
             device.token_grad[(programs,)](
-                x, weight, bias, alpha, grad, dx, partial, tokens, channels, *plan.dropping, plan.eps,
+                x, weight, bias, grad, dx, partial, tokens, channels, *plan.dropping, plan.eps,
                 neuron.decay, neuron.threshold, neuron.sharpness, T=steps, KIND=neuron.kind, ATAN=neuron.atan,
-                BYPASS=alpha is not None, DROP=plan.drop is not None, LOOPS=_LOOPS, **blocks,
+                DROP=plan.drop is not None, LOOPS=_LOOPS, **blocks,
             )  # fmt: skip
-        dbias, dweight, *along = partial.sum(0).unbind(0)
-        dalpha = None if alpha is None else along[0].sum()
-        return dx, dweight, dbias, dalpha, grad if ctx.has_residual else None, None
+        dbias, dweight = partial.sum(0).unbind(0)
+        return dx, dweight, dbias, grad if ctx.has_residual else None, None
 
 
 def token_norm_neuron(
@@ -104,13 +95,12 @@ def token_norm_neuron(
     weight: Tensor,
     bias: Tensor,
     plan: Plan,
-    alpha: Tensor | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """y = residual + dropout(neuron(H) + alpha * H), H = Norm(x): x, residual [T, ..., C] -> [T, ..., C]."""
+    """y = residual + dropout(neuron(Norm(x))): x, residual [T, ..., C] -> [T, ..., C]."""
     flat = x.contiguous().flatten(1, -2)
     added = None if residual is None else residual.contiguous().flatten(1, -2)
-    y: Tensor = _TokenNormNeuron.apply(flat, weight, bias, alpha, added, plan)  # type: ignore[no-untyped-call]
+    y: Tensor = _TokenNormNeuron.apply(flat, weight, bias, added, plan)  # type: ignore[no-untyped-call]
     return y.view(x.shape)
 
 

@@ -2,8 +2,7 @@
 
 Tokens are [T, B, L, d]; `mask` [B, L] is True at valid ones. Norms are per token and linear maps too, so padding can
 only leak through sums over tokens (linear attention) and depthwise kernels (LK): those two mask it. Every operator
-holds two neurons, one on its features and one on its output, so a block adds whole spikes to the residual stream;
-with `mixer.bypass` a share of what drove them as well.
+holds two neurons, one on its features and one on its output, so a block adds whole spikes to the residual stream.
 """
 
 from __future__ import annotations
@@ -20,14 +19,13 @@ from spikehtr.model.lif import make_neuron, spike
 from spikehtr.model.masking import SharedDropout, TokenNorm, ramp, wide
 
 
-def norm_and_fire(norm: TokenNorm, neuron: nn.Module, x: Tensor, alpha: Tensor | None = None) -> Tensor:
-    """H = Norm(x); neuron(H), + alpha * H where there is one: [T, B, L, d] -> same shape; H is never rounded."""
+def norm_and_fire(norm: TokenNorm, neuron: nn.Module, x: Tensor) -> Tensor:
+    """[T, B, L, d] -> same shape; the drive between the two is never rounded."""
     if kernels.fast(x) and kernels.unwatched(norm, neuron):
         from spikehtr.kernels.network import token_norm
 
-        return token_norm(norm, x, neuron, alpha)
-    drive = norm(x)
-    return neuron(drive) if alpha is None else neuron(drive) + alpha * drive
+        return token_norm(norm, x, neuron)
+    return neuron(norm(x))
 
 
 def along_tokens(conv: nn.Conv1d, x: Tensor, mask: Tensor) -> Tensor:
@@ -41,21 +39,16 @@ def along_tokens(conv: nn.Conv1d, x: Tensor, mask: Tensor) -> Tensor:
 
 
 class SpikingLinear(nn.Module):
-    """Linear map, norm, neuron: [T, B, L, din] -> [T, B, L, dout].
+    """Linear map, norm, neuron: [T, B, L, din] -> [T, B, L, dout]."""
 
-    An outlet, where a branch ends, may have a shortcut around its neuron.
-    """
-
-    def __init__(self, config: ModelConfig, din: int, dout: int, outlet: bool = False) -> None:
+    def __init__(self, config: ModelConfig, din: int, dout: int) -> None:
         super().__init__()
         self.linear = nn.Linear(din, dout, bias=False)
         self.norm = TokenNorm(dout)
         self.neuron = make_neuron(config, self.norm)
-        wanted = outlet and config.mixer.bypass
-        self.alpha = nn.Parameter(torch.tensor(config.mixer.bypass_init)) if wanted else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return norm_and_fire(self.norm, self.neuron, self.linear(x), self.alpha)
+        return norm_and_fire(self.norm, self.neuron, self.linear(x))
 
 
 class MatchedMean(nn.Module):
@@ -86,8 +79,7 @@ class Branch(nn.Module, ABC):
         """[T, B, L, d], [B, L] -> what the outlet's norm reads, [T, B, L, d]."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        last = self.outlet
-        return norm_and_fire(last.norm, last.neuron, self.drive(x, mask), last.alpha)
+        return norm_and_fire(self.outlet.norm, self.outlet.neuron, self.drive(x, mask))
 
 
 class LinearAttention(Branch):
@@ -99,7 +91,7 @@ class LinearAttention(Branch):
         self.norm = TokenNorm(config.dim)
         self.qkv = SpikingLinear(config, config.dim, 3 * config.dim)
         self.mean = MatchedMean()
-        self.out = SpikingLinear(config, config.dim, config.dim, outlet=True)
+        self.out = SpikingLinear(config, config.dim, config.dim)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         qkv = self.qkv(self.norm(x))  # [T, B, L, 3 d]
@@ -124,7 +116,7 @@ class QKMix(Branch):
         self.norm = TokenNorm(config.dim)
         self.qk = SpikingLinear(config, config.dim, 2 * config.dim)
         self.gate = nn.Linear(config.dim, config.dim)
-        self.out = SpikingLinear(config, config.dim, config.dim, outlet=True)
+        self.out = SpikingLinear(config, config.dim, config.dim)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm(x)
@@ -152,7 +144,7 @@ class LargeKernel(Branch):
         self.dw = nn.Conv1d(wide, wide, c.lk_kernel, padding=c.lk_kernel // 2, groups=wide, bias=False)
         self.dw_norm = TokenNorm(wide)
         self.dw_neuron = make_neuron(config, self.dw_norm)
-        self.out = SpikingLinear(config, wide, config.dim, outlet=True)
+        self.out = SpikingLinear(config, wide, config.dim)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         u, v, g = self.inp(self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
@@ -169,7 +161,7 @@ class SpikingMLP(Branch):
         wide = round(config.mixer.mlp_ratio * config.dim)
         self.norm = TokenNorm(config.dim)
         self.fc1 = SpikingLinear(config, config.dim, wide)
-        self.fc2 = SpikingLinear(config, wide, config.dim, outlet=True)
+        self.fc2 = SpikingLinear(config, wide, config.dim)
 
     @property
     def outlet(self) -> SpikingLinear:

@@ -119,7 +119,7 @@ def count(config: Config, vocab_size: int = 80, width: int = 512, ratio: float |
         ratio = 1.0 if config.model.reducer.mode == "none" else PAPER_RATIO
     net = build(config.model, vocab_size)
     layers, tokens_in, tokens_mixed = run(net, width, ratio)
-    pure_model = config.with_overrides({"model.encoder.bypass": False, "model.mixer.bypass": False}).model
+    pure_model = config.with_overrides({"model.encoder.bypass": False}).model
     pure = layers if pure_model == config.model else run(build(pure_model, vocab_size), width, ratio)[0]
     macs: Counter[str] = Counter()
     for row in layers:

@@ -18,7 +18,7 @@ from spikehtr.profiling.firing import by_stage, distribution, global_rate, share
 from spikehtr.profiling.recording import Measured, measure, with_changes
 
 _FEW = 64  # lines that each other T is tried on
-_BYPASS = {"model.encoder.bypass": False, "model.mixer.bypass": False}
+_BYPASS = {"model.encoder.bypass": False}
 
 
 @dataclass(frozen=True)

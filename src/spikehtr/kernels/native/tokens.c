@@ -10,7 +10,7 @@ struct token_fire {
     uint16_t *fired; /* or absent */
     int32_t *counts;
     int steps, length, channels, neuron; /* neuron: 0 none, 1 LIF */
-    float eps, decay, threshold, alpha; /* alpha: of the shortcut around the neuron, 0 for none */
+    float eps, decay, threshold;
 };
 
 INLINE void layer_norm(const float *x, const float *weight, const float *bias, int channels, float eps, float *y) {
@@ -34,12 +34,12 @@ CLONES static void token_fire_task(const void *arg, int block) {
             size_t row = (size_t)t * f->length + l, at = row * channels;
             layer_norm(f->raw + at, f->weight, f->bias, channels, f->eps, result);
             if (f->neuron) {
-                float decay = t ? f->decay : 0.0f, threshold = f->threshold, alpha = f->alpha;
+                float decay = t ? f->decay : 0.0f, threshold = f->threshold;
                 if (!t) memset(membrane, 0, sizeof(float) * 2 * channels);
                 EACH (int c = 0; c < channels; c++) {
-                    float h = result[c], u = decay * membrane[c] * (1.0f - last[c]) + h;
+                    float u = decay * membrane[c] * (1.0f - last[c]) + result[c];
                     float s = u >= threshold ? 1.0f : 0.0f;
-                    membrane[c] = u, last[c] = s, result[c] = s + alpha * h;
+                    membrane[c] = u, last[c] = s, result[c] = s;
                 }
                 if (f->fired) {
                     int found = 0;
