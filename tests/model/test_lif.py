@@ -127,6 +127,16 @@ def test_a_low_start_quietens_every_neuron_and_leaves_gelu_alone(first):
     assert all(not p.any() for name, p in gelu.named_parameters() if name.endswith("norm.bias"))
 
 
+@pytest.mark.parametrize("neuron", ["lif", "gelu"])
+def test_pw1_has_a_start_of_its_own(neuron):
+    net = SpikeHTR(micro(neuron=neuron, lif__start_bias=-0.5, encoder__pw1_start_bias=0.25).model, 9)
+    starts = {name: set(p.tolist()) for name, p in net.encoder.named_parameters() if name.endswith("w1.norm.bias")}
+    others = {name: set(p.tolist()) for name, p in net.encoder.named_parameters() if name.endswith("w2.norm.bias")}
+    assert starts
+    assert all(start == {0.25 if neuron == "lif" else 0.0} for start in starts.values())
+    assert all(start == {-0.5 if neuron == "lif" else 0.0} for start in others.values())
+
+
 @pytest.mark.parametrize("first", [False, True])
 def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(first):
     torch.manual_seed(0)

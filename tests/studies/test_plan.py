@@ -108,7 +108,7 @@ def test_mistakes_in_an_overlay_are_named(text, says, tmp_path):
         load_study("nowhere.yaml")
 
 
-@pytest.mark.parametrize("name", ["swift", "recipe", "recipe-wide"])
+@pytest.mark.parametrize("name", ["swift", "recipe", "recipe-wide", "recipe-gap"])
 def test_studies_of_our_own_have_no_table_of_the_paper(name):
     study = load_study(str(Path(__file__).parents[2] / "benchmarks" / "studies" / f"{name}.yaml"))
     assert study.paper.columns == ()
