@@ -1,0 +1,105 @@
+"""Where do spikes cost accuracy? Small networks learn to read drawn words, with GELU for the neurons of some places.
+
+python benchmarks/gap.py --text CORPUS --words WORDS
+
+CORPUS is any plain text; words of it are drawn, two to a line, into the folder WORDS in the two fonts that come with
+the package. A network of swift's kind learns to read them, 500 steps of 24 lines: a few minutes a place on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from spikehtr.assets import FONTS
+from spikehtr.config import Config
+from spikehtr.data.compiling import open_lines
+from spikehtr.data.synth import synthesise
+from spikehtr.model.lif import MultiStepLIF
+from spikehtr.training.loop import Run
+from spikehtr.training.sets import training_sets
+
+PLACES = {  # where GELU stands, as a pattern of names of neurons
+    "nowhere": "$^",
+    "everywhere": "",
+    "in the mixer": "^mixer",
+    "in the encoder": "^encoder",
+    "in the encoder, at PW1": "pw1",
+    "in the encoder, but for PW1": r"^encoder\.(?!.*pw1)",
+}
+SETTINGS = {
+    "data": {"max_width": 256, "workers": 0},
+    "model.height": 32,
+    "model.dim": 96,
+    "model.encoder.channels": [24, 48],
+    "model.encoder.depths": [1, 1, 2],
+    "model.mixer": {"blocks": ["LA", "LK", "LA"], "lk_kernel": 7, "dropout": 0.0, "drop_path": 0.0},
+    "training": {"batch_size": 24, "warmup_epochs": 1, "learning_rate": 2e-3, "ema_decay": 0.99, "validate_every": 100},
+}
+
+
+def draw_words(corpus: Path, folder: Path, lines: int = 3000) -> None:
+    words = re.findall(r"\b[a-z]{3,9}\b", corpus.read_text(encoding="utf-8").lower())
+    random.Random(0).shuffle(words)
+    pairs = [" ".join(words[i : i + 2]) for i in range(0, min(len(words), 2 * lines), 2)]
+    synthesise(pairs, FONTS, lines, folder)
+
+
+def with_gelu(net: nn.Module, pattern: str) -> int:
+    """Put GELU into the places whose names match, where a norm then starts without a bias; how many."""
+    found = [(name, m) for name, m in net.named_modules() if isinstance(m, MultiStepLIF) and re.search(pattern, name)]
+    for name, neuron in found:
+        for norm in neuron.driven_by:
+            nn.init.zeros_(norm.bias)  # type: ignore[arg-type]
+        parent, _, last = name.rpartition(".")
+        setattr(net.get_submodule(parent), last, nn.GELU())
+    return len(found)
+
+
+def learn(words: Path, pattern: str, steps: int) -> tuple[int, float]:
+    """How many neurons were replaced, and the lowest validation error rate."""
+    config = Config.preset("swift").with_overrides(SETTINGS)
+    sets = training_sets(open_lines([words], config.model.height), config)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(config, sets.train, sets.validation, Path(folder), max_steps=steps)
+        count = with_gelu(run.net, pattern)
+        averaged = run._averaged
+
+        def same_places() -> nn.Module:
+            net = averaged()
+            with_gelu(net, pattern)
+            run.average.copy_to(net)
+            return net
+
+        run._averaged = same_places  # type: ignore[method-assign, assignment]
+        run.fit()
+    return count, run.best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", required=True, type=Path, help="plain text whose words are drawn")
+    parser.add_argument("--words", required=True, type=Path, help="folder for the drawn words; drawn once")
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of places, from 0")
+    options = parser.parse_args()
+    os.environ["SPIKEHTR_KERNELS"] = "reference"  # the CPU engine has no GELU
+    draw_words(options.text, options.words)
+    table = Table("GELU stands", "neurons replaced", "validation CER", title=f"{options.steps} steps")
+    for number, (place, pattern) in enumerate(PLACES.items()):
+        if not options.only or number in options.only:
+            count, rate = learn(options.words, pattern, options.steps)
+            table.add_row(place, str(count), f"{rate:.2%}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
