@@ -48,8 +48,10 @@ def assert_parity(net, images, widths, monkeypatch, tolerance):
     assert torch.equal(plain.lengths, quick.lengths)
     assert torch.allclose(plain.logits, quick.logits, atol=1e-3)
     assert expected.keys() == found.keys()
+    whole = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
     for name, gradient in expected.items():
-        error = (gradient - found[name]).norm() / gradient.norm().clamp(min=1e-8)
+        # What all but cancels has no digits left: in fp32 the reference's own may be percents off.
+        error = (gradient - found[name]).norm() / gradient.norm().clamp(min=1e-5 * whole)
         assert error <= tolerance, f"{name}: {error:.1e}"
 
 
