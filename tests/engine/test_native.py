@@ -114,7 +114,7 @@ def test_reduction_of_one_line(length, steps, mode, tau, gamma, eta, k, seed):
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 70), st.integers(0, 10**6), st.sampled_from([(1, 1), (2, 2), (4, 2), (4, 4)]))
 def test_gates(width, seed, stride):
-    from spikehtr.engine.encoder import EncoderRun
+    from spikehtr.engine.encoder import EncoderRun, schedule_of
     from spikehtr.model.entry import pool_gates
 
     torch.manual_seed(seed)
@@ -127,7 +127,7 @@ def test_gates(width, seed, stride):
     run = Products(HAVE, Memory())
     encoder = EncoderRun.__new__(EncoderRun)
     encoder.entry = type("entry", (), {"inkcoder": coder})
-    encoder.stem_stride = stride
+    encoder.stem_stride, encoder.schedule = stride, schedule_of(coder)
     out = run.map("x", (3, 16 // stride[0], -(-width // stride[1]), 1))
     found = encoder._gates(run, np.ascontiguousarray(gray[0, 0].numpy()), out).reshape(expected.shape)
     assert np.allclose(found, expected.numpy(), atol=1e-5)

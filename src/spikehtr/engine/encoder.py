@@ -12,6 +12,7 @@ from spikehtr.engine.native import COPY, NUDGE, SILU, TILES
 from spikehtr.engine.operations import PLAIN, Neuron, Norm, depthwise, elementwise, fire, identity, to_form
 from spikehtr.engine.parts import Floats, Layer, Map, Products, array, pointer
 from spikehtr.model.encoder import ConvMix2d, Encoder, SpikingConv2d, Stage
+from spikehtr.model.inkcoder import InkCoder
 
 
 class ConvLayer:
@@ -109,6 +110,14 @@ class StageRun:
         return out, found
 
 
+def schedule_of(coder: InkCoder | None) -> list[Floats]:
+    """InkCoder's theta, sharpness after its calibration, and weight, each [T]."""
+    if coder is None:
+        return []
+    theta, sharpness, weight = coder.schedules()
+    return [array(theta), array(sharpness * coder.s_alpha + coder.b_alpha), array(weight)]
+
+
 class EncoderRun:
     """A grey line [H, w] -> tokens [T, ceil(w / 4), d]."""
 
@@ -119,6 +128,7 @@ class EncoderRun:
         self.stem_kernel, self.stem_stride = conv.kernel_size, conv.stride
         self.stem_norm = Norm(module.stem.norm)
         self.entry, self.beta = module.entry, float(module.entry.beta.detach())
+        self.schedule = schedule_of(self.entry.inkcoder)  # not with each line: torch may crash in a forked child
         self.stages = [
             StageRun(f"encoder.stage{i}", stage, first)
             for i, stage in enumerate((module.stage1, module.stage2, module.stage3), 1)
@@ -199,18 +209,16 @@ class EncoderRun:
         if coder is None:  # repeat
             gates[:] = 1.0
             return gates
-        theta, sharpness, weight = coder.schedules()
         height, width = gray.shape
         c = coder.config
-        schedule = [array(theta), array(sharpness * coder.s_alpha + coder.b_alpha), array(weight)]
         run.call(
             "ink",
             gray=pointer(gray),
             gates=pointer(gates),
             memory=pointer(run.memory.take("ink", 8 * height * (width + 2 * c.edge_scale))),
-            theta=pointer(schedule[0]),
-            sharpness=pointer(schedule[1]),
-            weight=pointer(schedule[2]),
+            theta=pointer(self.schedule[0]),
+            sharpness=pointer(self.schedule[1]),
+            weight=pointer(self.schedule[2]),
             steps=out.steps,
             height=height,
             width=width,
