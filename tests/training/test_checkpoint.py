@@ -63,8 +63,19 @@ def test_the_one_before_is_kept_and_used_when_the_newest_is_damaged(tmp_path):
     assert found.state["step"] == 1
     assert "damaged" in found.warning
     (tmp_path / PREVIOUS).write_bytes(b"")
-    with pytest.raises(SpikeHTRError, match="start the run anew"):
+    with pytest.raises(SpikeHTRError, match=rf"{LAST} is damaged.*{PREVIOUS} is damaged.*start the run anew"):
         load_checkpoint(tmp_path)
+
+
+def test_what_cannot_be_opened_is_passed_over_too(tmp_path):
+    run = begin()
+    step(run, 0)
+    save_checkpoint(tmp_path, *run, {"step": 1})
+    (tmp_path / LAST).replace(tmp_path / PREVIOUS)
+    (tmp_path / LAST).mkdir()
+    found = load_checkpoint(tmp_path)
+    assert found.state["step"] == 1
+    assert f"{LAST} is damaged or cannot be read" in found.warning
 
 
 def test_a_kill_between_the_two_files_leaves_one(tmp_path):

@@ -25,7 +25,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 class Checkpoint(NamedTuple):
     tensors: dict[str, Tensor]
-    state: dict[str, Any]  # where the run stands: step, epoch, scores and what else the loop keeps
+    state: dict[str, Any]  # where the run stands: step, seconds, best score and what else the loop keeps
     warning: str | None  # said where the newest checkpoint could not be used
 
 
@@ -56,7 +56,7 @@ def _readable(path: Path) -> bool:
 
 def load_checkpoint(folder: Path) -> Checkpoint:
     """The newest checkpoint that can be read."""
-    warning = None
+    faults: list[str] = []
     for name in (LAST, PREVIOUS):
         path = folder / name
         if not path.exists():
@@ -64,11 +64,13 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         try:
             with safe_open(str(path), "pt") as file:
                 state = json.loads(file.metadata()["state"])
+                warning = f"{faults[0]}; going on from the one before it" if faults else None
                 return Checkpoint({key: file.get_tensor(key) for key in file.keys()}, state, warning)  # noqa: SIM118
-        except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-            warning = f"{path} is damaged ({str(error).splitlines()[0]}); going on from the one before it"
-    if warning:
-        raise SpikeHTRError(f"no checkpoint in {folder} can be read; start the run anew")
+        except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            faults.append(f"{path} is damaged or cannot be read ({reason})")
+    if faults:
+        raise SpikeHTRError(f"{'; '.join(faults)}: start the run anew")
     raise SpikeHTRError(f"{folder}: no checkpoint to resume from; leave --resume out to start a run")
 
 
