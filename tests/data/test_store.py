@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import load_line
 from spikehtr.data.samples import Report
-from spikehtr.data.store import KEY, LineStore, StoreError, decode, encode, is_store, read_store
+from spikehtr.data.store import LineStore, StoreError, decode, encode, is_store, read_store
 from spikehtr.errors import SpikeHTRError
 
 WORDS = ["ink", "a longer line", "so", "spiking neurons", "hand", "quill", "page", "abbé"]
@@ -88,20 +87,6 @@ def test_lines_compiled_from_stores_keep_their_sources(tmp_path):
     assert joined.sources == expected[:3]
     again, _ = compile_store([joined.path], tmp_path / "again.arrow")
     assert (sources_of(again), again.meta["sources"]) == (expected, [str(joined.path)])
-
-
-def test_a_store_that_does_not_note_sources_tells_them_by_origin(tmp_path):
-    folders = [write_folder(tmp_path / name, [word]) for name, word in (("a", "ink"), ("b", "pen"))]
-    store, _ = compile_store(folders, tmp_path / "s.arrow")
-    with pa.memory_map(str(store.path)) as source:
-        table = pa.ipc.open_file(source).read_all()
-    meta = {key: value for key, value in store.meta.items() if key != "sets"}
-    table = table.drop_columns("source").replace_schema_metadata({KEY: json.dumps(meta).encode()})
-    with pa.ipc.new_file(str(tmp_path / "old.arrow"), table.schema) as writer:
-        writer.write_table(table)
-    old = LineStore(tmp_path / "old.arrow")
-    assert sources_of(old) == old.sources == [str(folder) for folder in folders]
-    assert sources_of(compile_store([old.path], tmp_path / "new.arrow")[0]) == old.sources
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):

@@ -24,12 +24,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
-from spikehtr.data.origins import source_finder
 from spikehtr.data.samples import Report, Sample, Split
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset
 
-VERSION = 1
+VERSION = 2  # 1 did not note each line's source
 KEY = b"spikehtr.store"  # where the file's description stands in the Arrow schema
 SCHEMA = pa.schema(
     [
@@ -108,8 +107,7 @@ class LineStore:
         self.height: int = self.meta["height"]
         self.max_width: int | None = self.meta["max_width"]  # what lines were fitted to; None: their natural width
         # What the lines were read from; of other stores' lines, what those were read from.
-        self.sources: list[str] = self.meta.get("sets") or self.meta["sources"]
-        self._find_source = source_finder(self.meta["sources"], path.name)
+        self.sources: list[str] = self.meta["sets"]
         self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]  # views, not copies
         self._starts = np.cumsum([0, *[batch.num_rows for batch in self._batches]])
         self.widths = np.empty(len(self), np.int32)
@@ -147,9 +145,7 @@ class LineStore:
     def record(self, row: int) -> dict[str, Any]:
         """Everything about a line but its pixels."""
         batch, place = self._locate(row)
-        names = [name for name in batch.schema.names if name not in ("image", "checksum")]
-        found = {name: batch[name][place].as_py() for name in names}
-        return found if "source" in found else found | {"source": self._find_source(found["origin"])}
+        return {name: batch[name][place].as_py() for name in SCHEMA.names if name not in ("image", "checksum")}
 
     def digest(self) -> str:
         """A fingerprint of all lines: ids, texts, splits and pixels, in order."""
