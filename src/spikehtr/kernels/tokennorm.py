@@ -54,10 +54,10 @@ def _affine(weight, bias, c, C):
 @triton.jit
 def _gain(n, c, L, C, seed, keep, path_keep):
     """Dropout of units and of whole lines' branches (L tokens a line), the same at every step: drawn from the seed and
-    the unit's number, so that the backward pass can draw it again."""
+    the unit's number (below 0 for lines), so that the backward pass can draw it again."""
     seed = tl.load(seed)
     unit = tl.where(tl.rand(seed, n[:, None] * C + c[None, :]) < keep, 1.0 / keep, 0.0)
-    return unit * tl.where(tl.rand(seed + 1, n // L) < path_keep, 1.0 / path_keep, 0.0)[:, None]
+    return unit * tl.where(tl.rand(seed, -1 - n // L) < path_keep, 1.0 / path_keep, 0.0)[:, None]
 
 
 @triton.jit(do_not_specialize=["N", "L"])

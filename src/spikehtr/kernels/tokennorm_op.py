@@ -31,7 +31,7 @@ class Drop(NamedTuple):
 
     @classmethod
     def draw(cls, rate: float, path_rate: float, device: torch.device) -> Drop:
-        return cls(torch.randint(2**30, (1,), device=device) * 2, rate, path_rate)
+        return cls(torch.randint(2**31 - 1, (1,), device=device), rate, path_rate)
 
 
 class Plan(NamedTuple):

@@ -7,6 +7,7 @@ result. Where a recording would not fit into memory, steps run as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,9 +21,18 @@ Work = Callable[[Batch, bool], Tensor]
 _COLUMNS, _LABELS = 64, 32  # sizes are rounded up to multiples of these
 
 
+class _Held(NamedTuple):
+    """What a recording reads and writes, on the device."""
+
+    batch: Batch
+    numbers: Tensor
+    gradients: list[Tensor | None]
+
+
 class GraphedStep:
-    """`work(batch, flag)` adds to the parameters' gradients and returns numbers; so does this, for batches still on the
-    host.
+    """`work(batch, flag)` leaves the parameters' gradients and returns numbers; so does this, for batches still on the
+    host. A recording has gradients of its own, which become the parameters' when it is replayed: added to a common
+    place, each parameter would cost a kernel more.
 
     A recording holds every plain number that `work` uses as a constant. Who changes one calls `recordings.forget()`;
     what changes from step to step lives in a tensor on the device instead.
@@ -31,9 +41,7 @@ class GraphedStep:
     def __init__(self, work: Work, parameters: Iterable[Tensor], device: torch.device) -> None:
         self.work, self.device = work, device
         self.parameters = [p for p in parameters if p.requires_grad]
-        for p in self.parameters:  # their places must never change: recordings write to them
-            p.grad = torch.zeros_like(p)
-        self.recordings: Recordings[tuple[Batch, Tensor]] = Recordings(device)
+        self.recordings: Recordings[_Held] = Recordings(device)
 
     def __call__(self, batch: Batch, flag: bool, seed: int) -> Tensor:
         """Gradients and numbers of a batch that is still on the host."""
@@ -41,20 +49,24 @@ class GraphedStep:
         key = (batch.images.shape, batch.targets.shape, flag)
         if not self.recordings.wanted(key):
             torch.manual_seed(seed)
-            return self._run(Batch(*(value.to(self.device, non_blocking=True) for value in batch)), flag)
+            return self._run(Batch(*(value.to(self.device, non_blocking=True) for value in batch)), flag).numbers
         held = self.recordings.get(key)
         if held is None:
             static = Batch(*(value.to(self.device, copy=True) for value in batch))
-            held = self.recordings.add(key, lambda: (static, self._run(static, flag)))
-        for place, value in zip(held[0], batch, strict=True):
+            held = self.recordings.add(key, lambda: self._run(static, flag))
+        for place, value in zip(held.batch, batch, strict=True):
             place.copy_(value, non_blocking=True)
         torch.manual_seed(seed)
-        return self.recordings.replay(key)[1].clone()
+        held = self.recordings.replay(key)
+        for p, gradient in zip(self.parameters, held.gradients, strict=True):
+            p.grad = gradient
+        return held.numbers.clone()
 
-    def _run(self, batch: Batch, flag: bool) -> Tensor:
-        grads = [p.grad for p in self.parameters if p.grad is not None]
-        torch._foreach_zero_(grads)
-        return self.work(batch, flag)
+    def _run(self, batch: Batch, flag: bool) -> _Held:
+        for p in self.parameters:
+            p.grad = None
+        numbers = self.work(batch, flag)
+        return _Held(batch, numbers, [p.grad for p in self.parameters])
 
 
 def pad_batch(batch: Batch) -> Batch:
