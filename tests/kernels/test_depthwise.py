@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from kernels_help import DEVICE, needs_gpu
 
 from spikehtr.kernels.depthwise_op import Plan, depthwise
-from spikehtr.model.masking import column_mask
+from spikehtr.model.masking import column_mask, valid_mask
+from spikehtr.model.mixer import along_tokens
 
 
 def make(steps, channels, height, width, kernel, dtype=torch.float32):
@@ -23,7 +24,7 @@ def compare(case, tolerance):
     x, weight = x.requires_grad_(), weight.requires_grad_()
     pad = (weight.shape[2] // 2, weight.shape[3] // 2)
     wide = x.float()
-    plain = F.conv2d(wide.flatten(0, 1), weight, padding=pad, groups=x.shape[2]).unflatten(0, x.shape[:2])
+    plain = F.conv2d((wide * mask).flatten(0, 1), weight, padding=pad, groups=x.shape[2]).unflatten(0, x.shape[:2])
     expected = torch.autograd.grad([plain, wide * 1], [x, weight], [upstream.float(), other.float()], retain_graph=True)
     y, sums, through = depthwise(x, weight, widths, Plan(x.dtype, want_sums=True, fork=True))
     found = torch.autograd.grad([y, through], [x, weight], [upstream, other])
@@ -50,6 +51,24 @@ def test_what_is_not_asked_for_is_not_given():
     assert depthwise(x, weight, widths, Plan(torch.float32))[1:] == (None, None)
 
 
+@pytest.mark.parametrize(("kernel", "size", "bias"), [(7, 3, True), (15, 40, False), (31, 33, False)])
+def test_along_tokens(kernel, size, bias, monkeypatch):
+    torch.manual_seed(0)
+    conv = torch.nn.Conv1d(6, 6, kernel, padding=kernel // 2, groups=6, bias=bias).to(DEVICE)
+    mask = valid_mask(torch.tensor([size, max(1, size - 2)], device=DEVICE), size)
+    many = torch.randn(2, 2, size, 18, device=DEVICE)
+    upstream = torch.randn(2, 2, size, 6, device=DEVICE) * mask[:, :, None]
+    answers = []
+    for way in ("reference", "triton"):
+        monkeypatch.setenv("SPIKEHTR_KERNELS", way)
+        x = many.clone().requires_grad_()
+        y = along_tokens(conv, x.chunk(3, dim=-1)[1], mask)  # a part of wider tokens, as it comes
+        answers.append([y, *torch.autograd.grad(y, [x, *conv.parameters()], upstream)])
+    for expected, found in zip(*answers, strict=True):
+        assert torch.allclose(expected, found, atol=1e-5)
+
+
 @needs_gpu
 def test_real_size():
     compare(make(2, 96, 64, 500, (5, 5)), 1e-4)
+    compare(make(2, 1344, 1, 256, (1, 31)), 1e-4)

@@ -13,6 +13,7 @@ from spikehtr.config import Config
 from spikehtr.kernels.network import conv2d
 from spikehtr.model import SpikeHTR
 from spikehtr.model.encoder import Conv2d
+from spikehtr.model.masking import valid_mask
 
 SMALL = {"dim": 16, "height": 4, "encoder__kernel": 1, "encoder__norm_groups": 2, "mixer__lk_kernel": 3}
 
@@ -28,7 +29,8 @@ def answers(net, images, widths, monkeypatch, way, dtype=None):
     net.zero_grad(set_to_none=True)
     with torch.autocast(DEVICE.type, dtype or torch.bfloat16, enabled=dtype is not None):
         out = net(images, widths)
-    (out.logits.float().square().mean() + out.aux_logits.float().square().mean()).backward()
+    inside = valid_mask(out.lengths, out.logits.shape[1])[..., None]  # padding is no result
+    ((out.logits.float() * inside).square().mean() + (out.aux_logits.float() * inside).square().mean()).backward()
     return out, {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
 
 

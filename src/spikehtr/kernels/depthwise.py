@@ -92,6 +92,8 @@ def walk(
             at = row + ((w + s)[:, None] * C + c[None, :])
             mask = (w + s < W)[:, None] & there
             value = moved[KH * S + s]
+            if FLIP:  # a gradient: what is taken as 0 has none
+                value = tl.where((w + s < limit)[:, None], value, 0.0)
             if THROUGH:
                 value += more[s].to(tl.float32)
             out = value.to(y.dtype.element_ty)

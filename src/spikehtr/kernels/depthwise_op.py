@@ -86,7 +86,7 @@ class _Depthwise(torch.autograd.Function):
 def depthwise(x: Tensor, weight: Tensor, widths: Tensor, plan: Plan) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """x [T, B, C, H, W], 0 in the padding -> its convolution in the same shape, as `plan` asks its sums, and x again.
 
-    What the gradient of y holds in the padding is taken as 0.
+    What the gradient of y holds in the padding is taken as 0; x has none there.
     """
     last = x.movedim(2, 4).contiguous().flatten(0, 1)  # [T*B, H, W, C]
     y, sums, through = _Depthwise.apply(last, weight, widths, plan)  # type: ignore[no-untyped-call]

@@ -106,6 +106,15 @@ def interpolate(table: Tensor, place: Tensor) -> Tensor:
         return share.to(table.dtype) @ table
 
 
+def along_tokens(conv: nn.Conv1d, x: Tensor, lengths: Tensor) -> Tensor:
+    """A depthwise convolution over tokens [T, B, L, d], with zeros from a line's length on: same shape."""
+    dtype = result_dtype(x)
+    maps = x.to(dtype).unsqueeze(2).movedim(4, 2)  # [T, B, d, 1, L]
+    y, _, _ = depthwise(maps, conv.weight.unsqueeze(2), lengths, DepthwisePlan(dtype))
+    y = y.movedim(2, 4).squeeze(2)
+    return y if conv.bias is None else y + conv.bias.to(dtype)
+
+
 def attend(qkv: Tensor, mask: Tensor, heads: int) -> Tensor:
     """`MatchedMean` of spikes [T, B, L, 3 d], mask [B, L] -> [T, B, L, d]"""
     return matched_mean(qkv, mask, heads, result_dtype(qkv))

@@ -28,6 +28,16 @@ def norm_and_fire(norm: TokenNorm, neuron: nn.Module, x: Tensor) -> Tensor:
     return neuron(norm(x))
 
 
+def along_tokens(conv: nn.Conv1d, x: Tensor, mask: Tensor) -> Tensor:
+    """A convolution over a line's own tokens: x [T, B, L, d], mask [B, L] -> [T, B, L, d']."""
+    if kernels.fast(x) and kernels.unwatched(conv):
+        from spikehtr.kernels.network import along_tokens as fast
+
+        return fast(conv, x, mask.sum(1))
+    near = conv((x * mask[:, :, None]).flatten(0, 1).transpose(1, 2))  # [T*B, d', L]
+    return near.transpose(1, 2).unflatten(0, x.shape[:2])
+
+
 class SpikingLinear(nn.Module):
     """Linear map, norm, neuron: [T, B, L, din] -> [T, B, L, dout]."""
 
@@ -138,8 +148,7 @@ class LargeKernel(Branch):
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         u, v, g = self.inp(self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
-        u = (u * mask[:, :, None]).flatten(0, 1).transpose(1, 2)  # [T*B, e*d, L]
-        near = self.dw(u).transpose(1, 2).unflatten(0, x.shape[:2])  # [T, B, L, e*d]
+        near = along_tokens(self.dw, u, mask)  # [T, B, L, e*d]
         fired = norm_and_fire(self.dw_norm, self.dw_neuron, near)
         return self.out.linear(v + torch.sigmoid(g) * (fired - v))
 

@@ -12,7 +12,7 @@ from spikehtr.config import ModelConfig
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.encoder import Encoder
 from spikehtr.model.masking import TokenNorm, hide_spans, valid_mask, wide
-from spikehtr.model.mixer import Mixer
+from spikehtr.model.mixer import Mixer, along_tokens
 from spikehtr.model.network import Network
 from spikehtr.model.network import Output as Output
 from spikehtr.model.reducer import CTCLengthReducer, Reduction
@@ -56,9 +56,7 @@ class Positions(nn.Module):
             low = place.floor().long()
             part = (place - low)[..., None]
             absolute = self.table[low] * (1 - part) + self.table[(low + 1).clamp(max=last)] * part  # [B, L0, d]
-        inside = valid_mask(lengths, z.shape[2])[..., None]
-        near = self.cpe((z * inside).flatten(0, 1).transpose(1, 2)).transpose(1, 2)  # [T*B, L0, d]
-        return z + absolute + near.unflatten(0, z.shape[:2])
+        return z + absolute + along_tokens(self.cpe, z, valid_mask(lengths, z.shape[2]))
 
 
 class CTCHead(nn.Module):
