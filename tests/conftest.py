@@ -45,6 +45,14 @@ def micro(**overrides: object) -> Config:
     )
 
 
+@pytest.fixture
+def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No TF32: a GPU's library may take it for one way's shapes and layouts and not for the other's."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torch.set_float32_matmul_precision("highest")  # training in a test before this one may have left another
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
+
+
 def draw_line(text: str, height: int = 32, seed: int = 0) -> np.ndarray:
     """A grey uint8 line of handwriting-like text on slightly noisy paper."""
     font = ImageFont.truetype(str(FONTS / "Caveat-Regular.ttf"), int(height * 0.8))

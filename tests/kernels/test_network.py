@@ -17,11 +17,7 @@ from spikehtr.model.masking import valid_mask
 
 SMALL = {"dim": 16, "height": 4, "encoder__kernel": 1, "encoder__norm_groups": 2, "mixer__lk_kernel": 3}
 
-
-@pytest.fixture(autouse=True)
-def _full_precision(monkeypatch):
-    """A GPU's library may take TF32 for one path's layout and not for the other's."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+pytestmark = pytest.mark.usefixtures("full_precision")
 
 
 def answers(net, images, widths, monkeypatch, way, dtype=None):

@@ -11,6 +11,8 @@ from spikehtr.training.graphs import pad_batch
 from spikehtr.training.loop import Run
 from spikehtr.training.step import Moment, TrainStep
 
+pytestmark = pytest.mark.usefixtures("full_precision")
+
 
 @pytest.mark.parametrize(("width", "labels", "padded"), [(1, 0, (64, 32)), (64, 32, (64, 32)), (65, 33, (128, 64))])
 def test_batches_are_padded_to_few_sizes_with_white_and_nothing(width, labels, padded):
@@ -41,7 +43,7 @@ def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):  # noqa: F
         losses.append([epoch.values["loss"] for epoch in told])
         assert (run.take.graphed is not None) == graphs
         assert not graphs or run.take.graphed.recordings.kept
-    assert losses[1] == pytest.approx(losses[0], rel=0.01)  # sums of other shapes, in TF32
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)  # the same sums at another padding
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on a GPU; there is none here")
