@@ -24,6 +24,7 @@ from spikehtr.config import Config
 from spikehtr.data.compiling import open_lines
 from spikehtr.data.synth import synthesise
 from spikehtr.model.lif import MultiStepLIF
+from spikehtr.model.network import Network
 from spikehtr.training.loop import Run
 from spikehtr.training.sets import training_sets
 
@@ -41,6 +42,7 @@ SETTINGS = {
     "model.dim": 96,
     "model.encoder.channels": [24, 48],
     "model.encoder.depths": [1, 1, 2],
+    "model.encoder.pw1_start_bias": None,  # PW1 starts as the rest does
     "model.mixer": {"blocks": ["LA", "LK", "LA"], "lk_kernel": 7, "dropout": 0.0, "drop_path": 0.0},
     "training": {"batch_size": 24, "warmup_epochs": 1, "learning_rate": 2e-3, "ema_decay": 0.99, "validate_every": 100},
 }
@@ -64,22 +66,26 @@ def with_gelu(net: nn.Module, pattern: str) -> int:
     return len(found)
 
 
+class MixedRun(Run):
+    """A training whose averaged network has GELU where the trained one has."""
+
+    pattern = ""
+
+    def _averaged(self) -> Network:
+        net = super()._averaged()
+        with_gelu(net, self.pattern)
+        self.average.copy_to(net)
+        return net
+
+
 def learn(words: Path, pattern: str, steps: int) -> tuple[int, float]:
     """How many neurons were replaced, and the lowest validation error rate."""
     config = Config.preset("swift").with_overrides(SETTINGS)
     sets = training_sets(open_lines([words], config.model.height), config)
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(config, sets.train, sets.validation, Path(folder), max_steps=steps)
+        run = MixedRun(config, sets.train, sets.validation, Path(folder), max_steps=steps)
+        run.pattern = pattern
         count = with_gelu(run.net, pattern)
-        averaged = run._averaged
-
-        def same_places() -> nn.Module:
-            net = averaged()
-            with_gelu(net, pattern)
-            run.average.copy_to(net)
-            return net
-
-        run._averaged = same_places  # type: ignore[method-assign, assignment]
         run.fit()
     return count, run.best
 

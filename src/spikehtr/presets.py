@@ -67,6 +67,7 @@ TIERS: dict[str, dict[str, Any]] = {
                 "depths": (1, 1, 3),
                 "expansion": 2.0,
                 "bypass_init": 1.0,
+                "pw1_start_bias": 0.0,
             },
             "reducer": {"gamma": 0.4},
             "mixer": {
