@@ -3,18 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-PAGE := src/spikehtr/assets/sample-page.jpg
-MODEL := src/spikehtr/assets/model.safetensors
+SAMPLES := src/spikehtr/assets
 
 .PHONY: demo test lint format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.core
 	@mkdir -p demo
-	$(BIN)/spikehtr inspect src/spikehtr/assets/sample-line.png -T 4 -o demo/inkcoder.png
 	$(BIN)/spikehtr profile --counts --preset tiny
-	$(if $(wildcard $(MODEL)),,@echo "No model is bundled: the page's lines are found and drawn, not read.")
-	$(BIN)/spikehtr transcribe $(PAGE) --overlay -f page -o demo $(if $(wildcard $(MODEL)),,--lines-only)
+	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png -T 4 -o demo/inkcoder.png
+	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png --reduction -m bundled -o demo/reduction.png
+	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-line.png $(SAMPLES)/sample-page.jpg --confidences --min-confidence 0.5
+	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --overlay -f page -o demo
 
 test: .venv/.dev
 	$(BIN)/python -m pytest

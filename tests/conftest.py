@@ -23,6 +23,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; threads 
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # and of the processes that tests start
 
+LINES = Path(__file__).parents[2] / "shared" / "data" / "lines"  # open data sets, where they lie beside the checkout
 MICRO = {
     "model.dim": 32,
     "model.height": 32,
@@ -65,7 +66,7 @@ def draw_line(text: str, height: int = 32, seed: int = 0) -> np.ndarray:
 
 def real_lines(name: str, split: str, count: int) -> list[tuple[Image.Image, str]]:
     """The first lines of one of the project's open data sets; skips the test where they are not there."""
-    place = Path(__file__).parents[2] / "shared" / "data" / "lines" / name / f"{split}.parquet"
+    place = LINES / name / f"{split}.parquet"
     if not place.is_file():
         pytest.skip("the real lines are not here: shared/data/lines beside the checkout")
     import pyarrow.parquet as pq

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from spikehtr.assets import MODEL
 from spikehtr.config import Config
 from spikehtr.data.batching import pad_right
 from spikehtr.data.geometry import fit_line
@@ -24,7 +23,7 @@ from spikehtr.inference import Precision, Reader, make_reader
 from spikehtr.model.network import Network
 from spikehtr.model.reducer import HostCopy
 from spikehtr.text import Charset
-from spikehtr.weights import load_model
+from spikehtr.weights import BUNDLED, load_model
 
 if TYPE_CHECKING:
     from spikehtr.pages.segmenting import Segmenter
@@ -84,7 +83,7 @@ class Recognizer:
     @classmethod
     def load(
         cls,
-        path: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str] = BUNDLED,
         device: str | torch.device = "cpu",
         precision: Precision = "auto",
     ) -> Self:
@@ -93,7 +92,6 @@ class Recognizer:
         `precision`: fp32, bf16, or auto, which is bf16 where the device is faster with it (GPUs that have it; CPUs with
         a tile unit, AMX) and fp32 elsewhere.
         """
-        path = bundled_model() if path is None else path
         loaded = load_model(path)
         net = loaded.net.to(device)
         reader = make_reader(net, precision)
@@ -181,16 +179,6 @@ class _Started(NamedTuple):
     lines: Sequence[Fitted]
     frames: Frames
     spans: HostCopy  # [B, L, 2]
-
-
-def bundled_model() -> Path:
-    """The file of the model that comes with the package."""
-    if not MODEL.is_file():
-        raise SpikeHTRError(
-            "this version comes without a model: train one (`spikehtr train -d DATA -o RUN` makes "
-            "RUN/best.safetensors) and name its file, on the command line with --model FILE"
-        )
-    return MODEL
 
 
 def open_image(image: ImageLike) -> Image.Image:

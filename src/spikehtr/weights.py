@@ -16,6 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from spikehtr.assets import MODEL
 from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
@@ -25,6 +26,7 @@ from spikehtr.text import Charset
 from spikehtr.version import __version__
 
 FORMAT = "spikehtr-1"
+BUNDLED = "bundled"  # stands for the model that comes with the package wherever a model file is asked for
 
 
 class Loaded(NamedTuple):
@@ -68,10 +70,23 @@ def save_model(
         save_file(tensors, temporary, header)
 
 
+def model_file(path: str | os.PathLike[str]) -> Path:
+    """The file that `path` stands for."""
+    if os.fspath(path) != BUNDLED:
+        return Path(path)
+    if not MODEL.is_file():
+        raise SpikeHTRError(
+            "this version comes without a model: train one (`spikehtr train -d DATA -o RUN` makes "
+            "RUN/best.safetensors) and name its file, on the command line with --model FILE"
+        )
+    return MODEL
+
+
 def load_header(path: str | os.PathLike[str]) -> dict[str, str]:
     """What a model file says of itself, as text; a file that is none of ours is an error."""
-    if not Path(path).is_file():
-        raise SpikeHTRError(f"{path}: {'a folder, not a model file' if Path(path).is_dir() else 'no such file'}")
+    path = model_file(path)
+    if not path.is_file():
+        raise SpikeHTRError(f"{path}: {'a folder, not a model file' if path.is_dir() else 'no such file'}")
     try:
         with safe_open(str(path), "pt") as file:
             header: dict[str, str] = file.metadata() or {}
@@ -95,11 +110,18 @@ def load_model(path: str | os.PathLike[str]) -> Loaded:
         config = Config.from_dict(json.loads(header["config"]), str(path))
         charset = Charset(tuple(json.loads(header["charset"])))
         net = build(config.model, len(charset))
-        with safe_open(str(path), "pt") as file:
+        with safe_open(str(model_file(path)), "pt") as file:
             net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError, KeyError, RuntimeError) as error:
         raise SpikeHTRError(_damaged(path, error)) from None
     return Loaded(net.eval(), config, charset, json.loads(header["notes"]))
+
+
+def check_changeable(path: str | os.PathLike[str]) -> None:
+    """Says what is wrong with a file whose notes cannot be changed: none of ours, or the package's own."""
+    if os.fspath(path) == BUNDLED:
+        raise SpikeHTRError(f"the bundled model stays as it is; change a copy: cp '{MODEL}' my-model.safetensors")
+    load_header(path)
 
 
 def update_notes(path: str | os.PathLike[str], notes: dict[str, Any]) -> None:
@@ -107,7 +129,7 @@ def update_notes(path: str | os.PathLike[str], notes: dict[str, Any]) -> None:
 
     Only the header is written anew: eight bytes of length, JSON, then the tensors, whose places count from there.
     """
-    load_header(path)  # says what is wrong with a file that is none of ours
+    check_changeable(path)
     with Path(path).open("rb") as old, whole_file(path) as temporary:
         (length,) = struct.unpack("<Q", old.read(8))
         header = json.loads(old.read(length))

@@ -164,10 +164,19 @@ def test_doubtful_words(model: Path, tmp_path: Path) -> None:
     assert all(word.endswith("[?]") for word in words)
 
 
+def test_confidences_stand_before_their_lines(model: Path, tmp_path: Path) -> None:
+    files = make(tmp_path, ["a.png", "b.png"])
+    plain, shown = run(model, *files).stdout, run(model, *files, "--confidences").stdout
+    lines = [line.split("\t") for line in shown.splitlines() if not line.startswith("==>")]
+    assert [text for _, text in lines] == [line for line in plain.splitlines() if not line.startswith("==>")]
+    assert all(0 <= float(confidence) <= 1 for confidence, _ in lines)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["-f", "page"], "add --output"),
+        (["-f", "json", "--confidences"], "leave it out"),
         (["--resume"], "add --output"),
         (["--overlay"], "add --output"),
         (["--overwrite"], "add --output"),
@@ -193,9 +202,9 @@ def test_without_a_model_the_bundled_one_is_asked_for(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file,) = make(tmp_path, ["a.png"])
-    monkeypatch.setattr("spikehtr.recognizer.MODEL", tmp_path / "none")
+    monkeypatch.setattr("spikehtr.weights.MODEL", tmp_path / "none")
     assert "--model FILE" in str(bare(file).exception)
-    monkeypatch.setattr("spikehtr.recognizer.MODEL", model)
+    monkeypatch.setattr("spikehtr.weights.MODEL", model)
     assert bare(file, "--device", "cpu").stdout == run(model, file).stdout != ""
 
 

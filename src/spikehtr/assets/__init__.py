@@ -1,4 +1,5 @@
-"""Files shipped with the package: samples, and the open fonts they were drawn with (each beside its licence)."""
+"""Files shipped with the package: a trained model, samples, and the open fonts they were drawn with (each beside its
+licence)."""
 
 from pathlib import Path
 
@@ -7,4 +8,5 @@ SAMPLE_LINE = HERE / "sample-line.png"
 SAMPLE_PAGE = HERE / "sample-page.jpg"
 SAMPLE_TEXT = HERE / "sample-page.txt"  # what stands on it: a line a line, an empty one between regions
 FONTS = HERE / "fonts"
-MODEL = HERE / "model.safetensors"  # the bundled model, where this version has one
+MODEL = HERE / "model.safetensors"  # the bundled model (tools/bundle.py put it there)
+CARD = HERE / "model.md"  # and what there is to say of it

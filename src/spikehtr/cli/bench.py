@@ -54,7 +54,7 @@ def bench(
         bool, typer.Option("--cpu", help="Instead: whole calls on this CPU, image to text, and the engine's layers.")
     ] = False,
     models: Annotated[
-        Optional[list[Path]], typer.Option("--model", "-m", help="With --cpu: a trained model. Repeatable.")
+        Optional[list[Path]], typer.Option("--model", "-m", help="With --cpu: a trained model, or bundled. Repeatable.")
     ] = None,
     data: Annotated[
         Optional[list[str]], typer.Option("--data", "-d", help="With --cpu: where lines are taken from. Repeatable.")

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 def evaluate(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL [OTHER]", help="A model file (.safetensors), or two to compare.")
+        list[Path],
+        typer.Argument(
+            metavar="MODEL [OTHER]",
+            help="A model file (.safetensors), or two to compare; bundled: the one that comes along.",
+        ),
     ],
     data: Annotated[
         list[str], typer.Option("--data", "-d", help="What to read, any format. Repeatable: one set each.")
@@ -87,11 +91,11 @@ def evaluate(
 def _check_calibration(models: list[Path], split: str | None) -> None:
     """Wrong use is found out before lines are read."""
     from spikehtr.cli.options import writable
-    from spikehtr.weights import load_header
+    from spikehtr.weights import check_changeable
 
     if len(models) > 1:
         raise SpikeHTRError("--calibrate takes one model: calibrate each by itself, then compare")
-    load_header(models[0])
+    check_changeable(models[0])
     writable(models[0])
     if split == "test":
         typer.echo("calibrating on test lines: their own calibration error will look too good", err=True)

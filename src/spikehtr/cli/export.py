@@ -36,7 +36,7 @@ app = typer.Typer(
     help="Write a model for other software: onnx (onnxruntime), torch (torch.export), nir (neuromorphic), kraken.",
     no_args_is_help=True,
 )
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors), or bundled.")]
 Output = Annotated[
     Optional[Path], typer.Option("--output", "-o", help="File to write; beside the model, with its name, by default.")
 ]

@@ -31,7 +31,8 @@ def inspect(
         bool, typer.Option("--reduction", help="Draw what the reducer keeps and merges; needs --model.")
     ] = False,
     model: Annotated[
-        Optional[Path], typer.Option("--model", "-m", help="A trained model, with the settings and scalars it learned.")
+        Optional[Path],
+        typer.Option("--model", "-m", help="A trained model (or bundled), with the settings and scalars it learned."),
     ] = None,
     timesteps: Annotated[Optional[int], typer.Option("--timesteps", "-T", help="Number of timesteps, 1 to 4.")] = None,
     preset: Preset = None,

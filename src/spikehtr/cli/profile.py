@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def profile(
     model: Annotated[
-        Optional[Path], typer.Argument(metavar="[MODEL]", help="A model file (.safetensors): measure what it fires.")
+        Optional[Path],
+        typer.Argument(metavar="[MODEL]", help="A model file (.safetensors), or bundled: measure what it fires."),
     ] = None,
     data: Annotated[
         Optional[list[str]], typer.Option("--data", "-d", help="With MODEL: lines to read, any format. Repeatable.")

@@ -39,7 +39,11 @@ def train(
     ] = False,
     start: Annotated[
         Optional[Path],
-        typer.Option("--from", metavar="MODEL", help="Fine-tune this model; its settings hold, but for --set."),
+        typer.Option(
+            "--from",
+            metavar="MODEL",
+            help="Fine-tune this model (bundled: the one that comes along); its settings hold, but for --set.",
+        ),
     ] = None,
     charset: Annotated[
         Optional[Literal["keep", "extend", "replace"]],

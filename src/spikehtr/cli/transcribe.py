@@ -49,7 +49,7 @@ def transcribe(
     ],
     model: Annotated[
         Optional[Path],
-        typer.Option("--model", "-m", help="Model file (.safetensors). [default: the bundled one, where there is one]"),
+        typer.Option("--model", "-m", help="Model file (.safetensors). [default: bundled, the one that comes along]"),
     ] = None,
     form: Annotated[
         Optional[Form], typer.Option("--format", "-f", help="What to write. [default: text; page with --lines-only]")
@@ -69,6 +69,9 @@ def transcribe(
     min_confidence: Annotated[
         float, typer.Option("--min-confidence", min=0, max=1, help="Mark words that are less sure than this.")
     ] = 0.0,
+    confidences: Annotated[
+        bool, typer.Option("--confidences", help="Text: begin each line with how sure it is, from 0 to 1, and a tab.")
+    ] = False,
     overlay: Annotated[
         bool, typer.Option("--overlay", help="Draw lines, order and text into NAME.overlay.png as well.")
     ] = False,
@@ -91,6 +94,8 @@ def transcribe(
     form = form or (Form.page if lines_only else Form.text)
     if lines_only:
         _check_unread(model, form, min_confidence)
+    if confidences and form is not Form.text:
+        raise SpikeHTRError(f"--confidences is for -f text; {form.value} holds them anyway: leave it out")
     _check(form, output, resume=resume, overlay=overlay, overwrite=overwrite)
     warnings.filterwarnings("ignore", module="PIL")  # odd metadata: what cannot be read is told in the list
     chosen = "cpu" if lines_only else pick_device(device)
@@ -99,15 +104,16 @@ def transcribe(
     from spikehtr.pages.running import Run, transcribe
     from spikehtr.pages.segmenting import segmenter as segmenter_named
     from spikehtr.recognizer import Recognizer
+    from spikehtr.weights import BUNDLED
 
     sources, missing = find_sources(inputs, output)
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
-    recognizer = None if lines_only else Recognizer.load(model, chosen, precision)
+    recognizer = None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision)
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
-    run = Run(form.value, output, resume, overlay, min_confidence, overwrite, failures=list(missing))
+    run = Run(form.value, output, resume, overlay, min_confidence, overwrite, confidences, failures=list(missing))
     with _bar(len(sources)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):
             if result is not None:

@@ -43,6 +43,7 @@ class Run:
     overlay: bool = False
     min_confidence: float = 0.0
     overwrite: bool = False  # also what others wrote beside the inputs
+    confidences: bool = False  # text: each line's before it
     read: int = 0
     lines: int = 0
     skipped: int = 0
@@ -57,8 +58,9 @@ class Run:
     def shown(self, page: Page) -> str:
         if self.form == "json" and self.folder is None:  # one page a line, for programs that read as we go
             return page.to_json(self.min_confidence, indent=None) + "\n"
+        if self.form == "text":
+            return page.to_text(self.min_confidence, self.confidences)
         write: dict[Format, Callable[[float], str]] = {
-            "text": page.to_text,
             "json": page.to_json,
             "page": page.to_page,
             "alto": page.to_alto,

@@ -99,10 +99,16 @@ class Page:
     def lines(self) -> list[TextLine]:
         return [line for region in self.regions for line in region.lines]
 
-    def to_text(self, min_confidence: float = 0.0) -> str:
-        """A line of text a line, an empty one between regions; `[?]` follows words below `min_confidence`."""
-        regions = ("\n".join(marked_text(line, min_confidence) for line in region.lines) for region in self.regions)
-        text = "\n\n".join(regions)
+    def to_text(self, min_confidence: float = 0.0, confidences: bool = False) -> str:
+        """A line of text a line, an empty one between regions; `[?]` follows words below `min_confidence`.
+
+        `confidences`: each line begins with its own, and a tab.
+        """
+
+        def shown(line: TextLine) -> str:
+            return f"{line.confidence:.2f}\t" * confidences + marked_text(line, min_confidence)
+
+        text = "\n\n".join("\n".join(map(shown, region.lines)) for region in self.regions)
         return text + "\n" if text else ""
 
     def to_page(self, min_confidence: float = 0.0) -> str:

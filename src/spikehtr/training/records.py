@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import textwrap
+import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from spikehtr.data.store import LineStore
 from spikehtr.files import whole_file
 from spikehtr.report import environment
-from spikehtr.text import show
 from spikehtr.training.sets import Sets
 from spikehtr.version import __version__
 from spikehtr.weights import Loaded
@@ -49,8 +51,11 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
         temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def write_card(path: Path, model: Loaded, file: str) -> None:
-    """A page about a model, for who comes across its file."""
+LICENCE = "The licence of the data it was trained on may bind its use: add it here before you publish the model.\n"
+
+
+def write_card(path: Path, model: Loaded, file: str, more: str = LICENCE) -> None:
+    """A page about a model, for who comes across its file; `more` ends it."""
     notes, c = model.notes, model.config
     cer = notes.get("validation_cer")
     data = notes["data"]
@@ -80,15 +85,25 @@ print(Recognizer.load("{file}").transcribe("line.png").text)
 | confidence | {_confidence(notes)} |
 | code | spikehtr {notes["code_version"]} |
 
-**Characters** ({len(model.charset) - 1}): {show(model.charset.characters)}
+**Characters** ({len(model.charset) - 1}), with the space:
+
+```text
+{_characters(model.charset.characters)}
+```
 
 **What to expect.** It reads single text lines of hands, languages and layouts like those it was trained on; on others
 measure first (`spikehtr evaluate`), and fine-tune (`spikehtr train --from {file}`). It writes only the characters
 above. The settings of network, data and training are in the file's header: nothing else is needed to load it.
-The licence of the data it was trained on may bind its use: add it here before you publish the model.
-"""
+{more}"""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _characters(characters: Sequence[str]) -> str:
+    """Those that can be seen by themselves, then the codes of the others."""
+    seen = [c for c in characters if c.isprintable() and not c.isspace() and not unicodedata.combining(c)]
+    codes = [f"U+{ord(c):04X}" for c in characters if c not in seen and c != " "]
+    return textwrap.fill("".join(seen), 80, break_on_hyphens=False) + "\n" * bool(codes) + " ".join(codes)
 
 
 def _confidence(notes: dict[str, Any]) -> str:

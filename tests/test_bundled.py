@@ -1,0 +1,60 @@
+"""The model that comes with the package: what its card says is so."""
+
+import json
+import re
+
+import pytest
+from rapidfuzz.distance import Levenshtein
+from typer.testing import CliRunner
+
+from conftest import LINES
+from spikehtr import Recognizer
+from spikehtr.assets import CARD, MODEL, SAMPLE_PAGE, SAMPLE_TEXT
+from spikehtr.cli import app
+from spikehtr.errors import SpikeHTRError
+from spikehtr.weights import BUNDLED, load_header, load_model, update_notes
+
+
+def test_it_is_small_and_is_what_is_loaded_without_a_name():
+    assert MODEL.stat().st_size < 20e6
+    recognizer = Recognizer.load()
+    assert recognizer.name == BUNDLED
+    assert recognizer.temperature == load_model(BUNDLED).temperature == load_model(MODEL).temperature != 1
+
+
+def test_it_reads_the_sample_page():
+    text = Recognizer.load(precision="fp32").transcribe_page(SAMPLE_PAGE).to_text()
+    wanted = SAMPLE_TEXT.read_text(encoding="utf-8")
+    assert Levenshtein.distance(text, wanted) < 0.1 * len(wanted)
+
+
+def test_its_card_names_its_sources_and_gives_the_rates_that_its_file_notes():
+    notes = json.loads(load_header(BUNDLED)["notes"])
+    card = CARD.read_text(encoding="utf-8")
+    assert set(notes["attribution"]) == set(notes["data"]["sources"]) == set(notes["cer"]["test"])
+    for name, one in notes["attribution"].items():
+        assert all(one[field] in card for field in ("title", "authors", "source", "licence")), name
+        cells = next(row for row in card.splitlines() if row.startswith(f"| {name} |"))
+        rates = [f"{notes['cer'][split][name]:.2%}" for split in ("validation", "test")]
+        assert re.findall(r"([\d.]+%) \[", cells) == rates
+
+
+@pytest.mark.skipif(not LINES.is_dir(), reason="needs the open line sets, which are not in this repository")
+def test_evaluating_gives_what_the_card_says(tmp_path):
+    name = "cremma-wikipedia"
+    result = CliRunner().invoke(
+        app, ["evaluate", BUNDLED, "-d", str(LINES / name), "--split", "test", "-o", str(tmp_path), "--device", "cpu"]
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
+    noted = json.loads(load_header(BUNDLED)["notes"])["cer"]["test"][name]
+    assert found["rates"]["CER, plain"]["rate"] == pytest.approx(noted, abs=0.001)  # sums in another order flip spikes
+
+
+def test_it_is_not_changed_in_place():
+    before = MODEL.read_bytes()
+    with pytest.raises(SpikeHTRError, match="change a copy"):
+        update_notes(BUNDLED, {"temperature": 2.0})
+    result = CliRunner().invoke(app, ["evaluate", BUNDLED, "-d", "nowhere", "--calibrate"])
+    assert "change a copy" in str(result.exception)
+    assert MODEL.read_bytes() == before
