@@ -115,7 +115,7 @@ def _without_rulings(ink: Mask, faint: Mask) -> Mask:
         joined = cv2.morphologyEx(cv2.dilate(thin, _bar(3, not flat)), cv2.MORPH_CLOSE, _bar(7, flat))
         found = cv2.morphologyEx(joined, cv2.MORPH_OPEN, _bar(span, flat))
         found = cv2.morphologyEx(found, cv2.MORPH_CLOSE, _bar(span, flat))
-        for thickness, rulings in _drawn_straight(found, faint, visible, flat, 3 * span).items():
+        for thickness, rulings in _drawn_straight(found, faint, ink, flat, 3 * span).items():
             # Only what is as thin as the ruling goes, and only clear of strokes: fine writing on a ruling is as thin.
             strokes = cv2.dilate(cv2.bitwise_and(ink, cv2.bitwise_not(rulings)), np.ones((CLEAR, CLEAR), np.uint8))
             gone = cv2.bitwise_and(_thin(ink, thickness + 2, not flat), rulings)
@@ -128,7 +128,7 @@ def _thin(mask: Mask, most: int, flat: bool) -> Mask:
     return cv2.bitwise_and(mask, cv2.bitwise_not(cv2.morphologyEx(mask, cv2.MORPH_OPEN, _bar(most + 1, flat))))
 
 
-def _drawn_straight(found: Mask, faint: Mask, thin: Mask, flat: bool, length: int) -> dict[int, Mask]:
+def _drawn_straight(found: Mask, faint: Mask, ink: Mask, flat: bool, length: int) -> dict[int, Mask]:
     """Those of the lines that are long, straight and unbroken, by thickness.
 
     Each is drawn across the whole page: it goes on under the writing.
@@ -146,13 +146,19 @@ def _drawn_straight(found: Mask, faint: Mask, thin: Mask, flat: bool, length: in
         slope, offset = np.polyfit(where, middle, 1)
         if np.abs(middle - offset - slope * where).mean() > CROOKED:
             continue
-        rows = (offset + slope * where).round().astype(np.int64)[:, None] + np.arange(-4, 5)
+        reach = CLEAR // 2
+        rows = (offset + slope * where).round().astype(np.int64)[:, None] + np.arange(-reach, reach + 1)
         rows = np.clip(rows, 0, found.shape[0 if flat else 1] - 1)
         columns = where[:, None]
-        around, visible = ((mask[rows, columns] if flat else mask[columns, rows]) > 0 for mask in (faint, thin))
-        if around[:, 3:6].any(1).mean() < UNBROKEN or visible[:, 3:6].any(1).mean() < VISIBLE:
+        around, dark = ((mask[rows, columns] if flat else mask[columns, rows]) > 0 for mask in (faint, ink))
+        if around[:, reach - 1 : reach + 2].any(1).mean() < UNBROKEN:
             continue
-        thickness = int(np.percentile(visible.sum(1)[visible.any(1)], 75))
+        # How dark and thick it is shows where nothing is written on it: letters must not count as part of it.
+        beside = np.abs(np.arange(-reach, reach + 1)) > 4
+        alone = dark[~dark[:, beside].any(1)][:, ~beside]
+        if len(alone) < CLEAR or alone[:, 3:6].any(1).mean() < VISIBLE:
+            continue
+        thickness = int(np.percentile(alone.sum(1)[alone.any(1)], 75))
         end = found.shape[1 if flat else 0] - 1
         start, stop = (0, round(offset)), (end, round(offset + slope * end))
         canvas = out.setdefault(thickness, np.zeros_like(found))
