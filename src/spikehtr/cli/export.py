@@ -196,8 +196,9 @@ def kraken(model: Model, output: Output = None, as_json: AsJson = False) -> None
 
 def _target(model: Path, output: Path | None, suffix: str) -> Path:
     """Where the file goes; a model that is not there is named first."""
-    if not model.is_file():
-        raise SpikeHTRError(f"{model}: {'a folder, not a model file' if model.is_dir() else 'no such file'}")
+    from spikehtr.weights import load_header
+
+    load_header(model)
     return writable(output or model.with_suffix(suffix), suffix)
 
 

@@ -94,8 +94,6 @@ def train(
         raise SpikeHTRError("--from takes its settings from the model file: change them by --set, without -p or -c")
     if start and arch:
         raise SpikeHTRError("--from takes its network from the model file: leave --arch out")
-    if teacher and not teacher.is_file():
-        raise SpikeHTRError(f"{teacher}: no such file")
     if teacher_weight is not None:
         if not teacher:
             raise SpikeHTRError("--teacher-weight says how much --teacher MODEL counts: give that too")
@@ -106,8 +104,10 @@ def train(
 
     from spikehtr.training.devices import make_fabric
     from spikehtr.training.job import Job, carry_out
-    from spikehtr.weights import load_model
+    from spikehtr.weights import load_header, load_model
 
+    if teacher:
+        load_header(teacher)  # before the data are read
     model = load_model(start) if start else None
     if model:
         config = changed(model.config, reducer, overrides)

@@ -71,6 +71,7 @@ spikehtr evaluate {file} --data LINES
 ```
 ```python
 from spikehtr import Recognizer
+
 print(Recognizer.load("{file}").transcribe("line.png").text)
 ```
 
