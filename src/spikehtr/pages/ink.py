@@ -18,7 +18,7 @@ CROOKED, MOST_RULINGS = 1.0, 400  # pixels off the straight that a ruling may be
 STROKE = 9  # pixels, at half size: more is no stroke
 RULING = 7  # pixels that a ruling is thick at the most
 UNBROKEN = 0.85  # on what share of its length it must be seen
-VISIBLE = 0.25  # and be as dark as ink
+VISIBLE = 0.25  # and on what share as dark as ink, where letters do not hide it
 CLEAR = 19  # pixels across the square around a stroke in which rulings are left alone
 LOCAL = 0.34  # and what share of the darkest strokes around it
 
@@ -146,19 +146,19 @@ def _drawn_straight(found: Mask, faint: Mask, ink: Mask, flat: bool, length: int
         slope, offset = np.polyfit(where, middle, 1)
         if np.abs(middle - offset - slope * where).mean() > CROOKED:
             continue
-        reach = CLEAR // 2
-        rows = (offset + slope * where).round().astype(np.int64)[:, None] + np.arange(-reach, reach + 1)
+        rows = (offset + slope * where).round().astype(np.int64)[:, None] + np.arange(-4, 5)
         rows = np.clip(rows, 0, found.shape[0 if flat else 1] - 1)
         columns = where[:, None]
         around, dark = ((mask[rows, columns] if flat else mask[columns, rows]) > 0 for mask in (faint, ink))
-        if around[:, reach - 1 : reach + 2].any(1).mean() < UNBROKEN:
+        # Letters and leader dots on a pale ruling do not make it dark: only what is drawn through, and evenly thick.
+        through = cv2.morphologyEx(_mask(dark[:, 3:6].any(1))[None], cv2.MORPH_OPEN, _bar(CLEAR, True))[0] > 0
+        if around[:, 3:6].any(1).mean() < UNBROKEN or not through.any():
             continue
-        # How dark and thick it is shows where nothing is written on it: letters must not count as part of it.
-        beside = np.abs(np.arange(-reach, reach + 1)) > 4
-        alone = dark[~dark[:, beside].any(1)][:, ~beside]
-        if len(alone) < CLEAR or alone[:, 3:6].any(1).mean() < VISIBLE:
+        thick = dark.sum(1)
+        thickness = int(np.bincount(thick[through]).argmax())
+        even = through & (np.abs(thick - thickness) <= 1)
+        if through.mean() < UNBROKEN and even.mean() < VISIBLE:
             continue
-        thickness = int(np.percentile(alone.sum(1)[alone.any(1)], 75))
         end = found.shape[1 if flat else 0] - 1
         start, stop = (0, round(offset)), (end, round(offset + slope * end))
         canvas = out.setdefault(thickness, np.zeros_like(found))

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pages_help import draw_page
+from spikehtr.pages.ink import find_ink
+
+ROWS = range(60, 300, 55)
+LOW = "our rumour means more arms as sure as an auroran sun sees us move  "  # no tall letters
+
+
+def small_writing(times: int, ruling: int = 255) -> NDArray[np.uint8]:
+    """Rows of small low letters, each on a ruling of that level."""
+    page = np.asarray(draw_page([(60.0, float(y), LOW * times) for y in ROWS], (1600, 300), 22)).copy()
+    for y in ROWS:
+        page[y : y + 2] = np.minimum(page[y : y + 2], ruling)
+    return page
+
+
+def ink_of(page: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return np.asarray(find_ink(page)[0]) > 0
+
+
+@pytest.mark.parametrize("level", [178, 60])
+def test_a_ruling_takes_no_row_of_small_letters_with_it(level: int) -> None:
+    before, after = ink_of(small_writing(3)), ink_of(small_writing(3, level))
+    assert after[before].mean() > 0.9
+
+
+def test_a_dark_ruling_goes_where_nothing_is_written_on_it() -> None:
+    before, after = ink_of(small_writing(1)), ink_of(small_writing(1, 60))
+    assert after[before].mean() > 0.9
+    assert not after[:, 750:].any()
