@@ -10,7 +10,7 @@ from spikehtr.pages.ridges import STEP_X, Floats, Ridge
 
 ZONE = 2.0  # sizes above and below a line's crest in which a weaker one is the line's own ascenders or descenders
 NEAR, FAR = 12.0, 34.0  # sizes: gaps up to the first are between words, up to the second between parts of a table's row
-LEVEL, EXACT = 1.2, 1.0  # sizes that two pieces may be out of line: between words, and across a table
+LEVEL, EXACT = 1.6, 1.0  # sizes that two pieces may be out of line: between words, and across a table
 IN_ROWS = 0.65  # share of a column's pieces that must have a partner beside them for the two to be a table
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spikehtr.pages.ink import Mask
 from spikehtr.pages.owning import CORE, Owned, gather, share_out
-from spikehtr.pages.ridges import Ridge
+from spikehtr.pages.ridges import Ridge, around
 
 SHORT, LONG = 7.0, 10.0  # sizes: below the first a line is a dot or a digit; from the second on it is judged in earnest
 SOLID = 0.6  # share of the x-height that is ink in a bar; writing fills less
@@ -78,14 +78,29 @@ def _crossings(line: Ridge, ink: Mask) -> float:
     return count / 3 / max(1.0, len(x) / line.size)
 
 
+def without_pale(ink: Mask, dark: NDArray[np.float32], pieces: Sequence[Ridge]) -> list[Ridge]:
+    """Without short pieces of crests much paler than the rest: joined to a line, a shadow at its end would pass."""
+    if not pieces:
+        return []
+    strokes = [around(piece, dark)[around(piece, ink) > 0] for piece in pieces]
+    shades = np.array([stroke.mean() if stroke.size else 0.0 for stroke in strokes])
+    long = np.array([piece.length > LONG * piece.size for piece in pieces])
+    enough = long | (shades >= SHALLOW_SHORT * _usual(shades, np.array([stroke.size for stroke in strokes])))
+    return [piece for piece, kept in zip(pieces, enough, strict=True) if kept]
+
+
+def _usual(shades: NDArray[Any], weights: NDArray[Any]) -> float:
+    """The page's usual darkness: the median over all ink."""
+    order = np.argsort(shades)
+    return float(shades[order][np.searchsorted(weights[order].cumsum(), weights.sum() / 2)])
+
+
 def _dark_enough(found: list[Found], dark: NDArray[np.float32]) -> list[Found]:
-    """Without lines much paler than the page's usual ink (the median over all ink)."""
+    """Without lines much paler than the page's usual ink."""
     if not found:
         return []
     shades = np.array([dark[one.ys, one.xs].mean() for one in found])
-    weights = np.array([one.owned.core for one in found])
-    order = np.argsort(shades)
-    usual = shades[order][np.searchsorted(weights[order].cumsum(), weights.sum() / 2)]
+    usual = _usual(shades, np.array([one.owned.core for one in found]))
     long = np.array([one.owned.right - one.owned.left > LONG * one.ridge.size for one in found])
     enough = shades >= np.where(long, SHALLOW, SHALLOW_SHORT) * usual
     return [one for one, kept in zip(found, enough, strict=True) if kept]

@@ -7,6 +7,7 @@ bar of ink as high as the Gaussian is wide answers most), so that small and larg
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -94,12 +95,18 @@ def trace(answer: NDArray[np.float32], which: NDArray[np.uint8]) -> list[Ridge]:
     return [_ridge(points, answer, which) for points in found if len(points) >= 3]
 
 
+def around(ridge: Ridge, page: NDArray[Any]) -> NDArray[Any]:
+    """The page along a crest, a size above and below it: [points, heights, STEP_X]."""
+    reach = max(1, round(ridge.size))
+    columns = np.clip(ridge.x.astype(np.int64)[:, None] + np.arange(-STEP_X // 2, STEP_X // 2), 0, page.shape[1] - 1)
+    rows = np.clip(ridge.y.astype(np.int64)[:, None] + np.arange(-reach, reach + 1), 0, page.shape[0] - 1)
+    cut: NDArray[Any] = page[rows[:, :, None], columns[:, None, :]]
+    return cut
+
+
 def inked(ridge: Ridge, ink: Mask) -> list[Ridge]:
     """The parts of a crest that have ink: the blur draws it out past its ends and over wide gaps."""
-    reach = max(1, round(ridge.size))
-    columns = np.clip(ridge.x.astype(np.int64)[:, None] + np.arange(-STEP_X // 2, STEP_X // 2), 0, ink.shape[1] - 1)
-    rows = np.clip(ridge.y.astype(np.int64)[:, None] + np.arange(-reach, reach + 1), 0, ink.shape[0] - 1)
-    there = np.flatnonzero(ink[rows[:, :, None], columns[:, None, :]].any((1, 2)))
+    there = np.flatnonzero(around(ridge, ink).any((1, 2)))
     breaks = np.flatnonzero(np.diff(there) * STEP_X > GAP * ridge.size) + 1
     parts = [part for part in np.split(there, breaks) if len(part)]
     return [ridge.part(slice(part[0], part[-1] + 1)) for part in parts if part[-1] - part[0] >= 2]

@@ -12,7 +12,7 @@ from spikehtr.data.samples import Point
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.ink import Gray, find_ink
 from spikehtr.pages.joining import drop_doubles, join
-from spikehtr.pages.judging import keep_writing
+from spikehtr.pages.judging import keep_writing, without_pale
 from spikehtr.pages.ordering import Placed, in_order
 from spikehtr.pages.owning import baseline_of
 from spikehtr.pages.ridges import Floats, Ridge, inked, response, trace
@@ -67,7 +67,7 @@ def segment(gray: Gray) -> list[tuple[list[Placed], str]]:
     folds = [] if fold is None else [fold]
     followed = [part for ridge in trace(*response(ink)) for part in _cut(ridge, folds)]
     parts = [part for ridge in followed for part in inked(ridge, ink) if part.length >= 3 * part.size]
-    lines = drop_doubles(join(drop_doubles(parts), folds))
+    lines = drop_doubles(join(drop_doubles(without_pale(ink, dark, parts)), folds))
     lines = [line for line in lines if line.mean_strength > WEAK]
     height, width = gray.shape
     placed = []
