@@ -91,6 +91,16 @@ def test_faint_writing_beside_bold_writing() -> None:
     found_all(Image.fromarray(pixels.astype(np.uint8)), true)
 
 
+def test_a_shadow_at_the_end_of_a_line_is_no_part_of_it() -> None:
+    image, true = simple_page()
+    pixels = np.asarray(image).copy()
+    for _, (right, base) in true:
+        for x in range(round(right) + 110, round(right) + 160, 10):  # no farther than a word, and a third as dark
+            pixels[round(base) - 16 : round(base), x : x + 4] = 165
+    for line, (_, (right, _)) in zip(found_all(Image.fromarray(pixels), true), true, strict=True):
+        assert line.baseline[-1][0] < right + 30
+
+
 def test_columns_are_read_one_after_the_other() -> None:
     left = [(60.0, 100.0 + 80 * row, TEXTS[row % 4][:22]) for row in range(6)]
     right = [(560.0, 140.0 + 80 * row, TEXTS[row % 4][:22]) for row in range(6)]
