@@ -48,6 +48,14 @@ class SurrogateAnneal(Section):
     steps: Annotated[int, Field(ge=1, le=4)] = 4  # changes; a recorded step is recorded anew after each
 
 
+class SpikeAnneal(Section):
+    """Soft spikes at first: a share of every spike, from all of it down to nothing in equal steps, is replaced by the
+    function whose derivative the surrogate is."""
+
+    until: Fraction = 0.0  # share of the run from which spikes are spikes; 0: from its beginning
+    steps: Annotated[int, Field(ge=1, le=32)] = 12  # changes; a recorded step is recorded anew after each
+
+
 class TrainingConfig(Section):
     """Table 10."""
 
@@ -66,6 +74,7 @@ class TrainingConfig(Section):
     firing_penalty: NonNegative = 0.0  # weight of the share of neurons that norms make fire (model.lif.expected_firing)
     bypass_anneal: BypassAnneal = BypassAnneal()
     surrogate_anneal: SurrogateAnneal = SurrogateAnneal()
+    spike_anneal: SpikeAnneal = SpikeAnneal()
     teacher_weight: NonNegative = 1.0  # of the divergence from a teacher's posteriors, where there is a teacher
     reducer_warmup: NonNegative = 0.0  # epochs at the start in which lines are not reduced
     validate_every: Count = 1  # epochs between two validations; the last epoch is always validated

@@ -12,3 +12,9 @@ if DEVICE.type == "cpu":
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
 pytest.importorskip("triton", reason="Triton is not installed", exc_type=ImportError)
 needs_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="needs a GPU")
+
+
+def soft(neuron: torch.nn.Module, softness: float) -> torch.nn.Module:
+    """The neuron with spikes so soft."""
+    neuron.softness = softness
+    return neuron

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from kernels_help import DEVICE, needs_gpu
+from kernels_help import DEVICE, needs_gpu, soft
 
 from spikehtr.config import LIFConfig
 from spikehtr.kernels.describe import describe
@@ -14,6 +14,8 @@ NEURONS = {
     "none": None,
     "atan": MultiStepLIF(LIFConfig()),
     "sigmoid": MultiStepLIF(LIFConfig(surrogate="sigmoid", decay=0.7, threshold=0.8, surrogate_alpha=3.0)),
+    "soft atan": soft(MultiStepLIF(LIFConfig()), 0.7),
+    "soft sigmoid": soft(MultiStepLIF(LIFConfig(surrogate="sigmoid", decay=0.7, threshold=0.8)), 1.0),
     "gelu": torch.nn.GELU(),
     "silu": torch.nn.SiLU(),
 }

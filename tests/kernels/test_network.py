@@ -13,6 +13,7 @@ from spikehtr.config import Config
 from spikehtr.kernels.network import conv2d
 from spikehtr.model import SpikeHTR
 from spikehtr.model.encoder import Conv2d
+from spikehtr.model.lif import set_softness
 from spikehtr.model.masking import valid_mask
 
 SMALL = {"dim": 16, "height": 4, "encoder__kernel": 1, "encoder__norm_groups": 2, "mixer__lk_kernel": 3}
@@ -59,10 +60,12 @@ def test_outputs_and_every_gradient(steps, neuron, entry, monkeypatch):
     assert_parity(net, images, torch.tensor([5, 2]), monkeypatch, 1e-3)
 
 
-def test_outputs_and_every_gradient_on_a_coarse_grid(monkeypatch):
+@pytest.mark.parametrize("softness", [0.0, 0.6])
+def test_outputs_and_every_gradient_on_a_coarse_grid(softness, monkeypatch):
     grid = {"encoder__stem_stride": (4, 2), "encoder__strides": ((1, 1), (2, 2), (2, 1)), "encoder__channels": (8, 12)}
     still = {"timesteps": 1, "mixer__blocks": ["LK"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
     net = build(micro(**SMALL | grid | still | {"height": 16})).train()
+    set_softness(net, softness)
     images = torch.rand(2, 1, 16, 11, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     assert_parity(net, images, torch.tensor([11, 6]), monkeypatch, 1e-3)
 

@@ -11,8 +11,8 @@ from inference_help import Rehearsals
 from spikehtr import SpikeHTR
 from spikehtr.config import Config, ConfigError
 from spikehtr.data.batching import Lines
-from spikehtr.model.lif import MultiStepLIF, set_surrogate
-from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, surrogate_sharpness
+from spikehtr.model.lif import MultiStepLIF, set_softness, set_surrogate
+from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, spike_softness, surrogate_sharpness
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.graphs import GraphedStep, pad_batch
 from spikehtr.training.loop import Run
@@ -37,6 +37,7 @@ def config(**changes):
 def test_nothing_changes_by_default():
     assert bypass_ceiling(Config(), 0.5) is None
     assert {surrogate_sharpness(Config(), p / 10) for p in range(11)} == {2.0}
+    assert {spike_softness(Config(), p / 10) for p in range(11)} == {0.0}
     assert SpikeHTR(micro().model, 5).mask_token is None
 
 
@@ -70,6 +71,34 @@ def test_the_surrogate_sharpens_in_a_few_equal_ratios():
     assert values == sorted(values)
     ratios = [b / a for a, b in pairwise(distinct)]
     assert ratios == pytest.approx([4 ** (1 / 3)] * 3)
+
+
+def test_spikes_harden_in_equal_steps():
+    settings = config(**{"training.spike_anneal.until": 0.5, "training.spike_anneal.steps": 4})
+    values = [spike_softness(settings, step / 100) for step in range(101)]
+    assert values[0] == 1.0
+    assert set(values[50:]) == {0.0}
+    assert values == sorted(values, reverse=True)
+    assert sorted(set(values)) == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+
+
+def test_soft_spikes_are_a_share_of_the_way_to_the_surrogates_integral_and_reset_as_hard_ones_do():
+    torch.manual_seed(0)
+    net = SpikeHTR(micro(timesteps=2).model, 5)
+    neuron = next(module for module in net.modules() if isinstance(module, MultiStepLIF))
+    drive = torch.randn(2, 1000, dtype=torch.float64).requires_grad_()
+    hard = neuron(drive)
+    set_softness(net, 1.0)
+    soft = neuron(drive)
+    # At one step the gradient is that of the very function.
+    (slope,) = torch.autograd.grad(soft[0].sum(), drive, retain_graph=True)
+    nudged = neuron(drive.detach() + 1e-6)
+    assert torch.allclose(slope[0], (nudged[0] - soft[0]) / 1e-6, atol=1e-4)
+    # The second step's membrane is that of hard spikes: its excess is the soft spike's inverse.
+    excess = torch.tan((soft[1] - 0.5) * torch.pi) / torch.pi
+    assert torch.equal(excess >= 0, hard[1] > 0)
+    set_softness(net, 0.25)
+    assert torch.allclose(neuron(drive), 0.75 * hard + 0.25 * soft)
 
 
 def test_sharpness_changes_every_neuron_s_gradient_and_no_output():
@@ -129,7 +158,7 @@ def test_recorded_steps_are_the_steps_they_stand_for_with_every_knob(store):  # 
     """On a CPU a recording is rehearsed: the same work on the same tensors."""
     nets, numbers = [], []
     for graphed in (False, True):
-        step, batch = step_and_batch(store, {}, graphed)
+        step, batch = step_and_batch(store, {"training.spike_anneal.until": 0.5}, graphed)
         told = []
         for number in range(8):
             told.append(step(batch, Moment(number / 8, 1e-3, seed=number)))
@@ -156,13 +185,13 @@ def test_recordings_are_dropped_when_the_surrogate_changes(store):  # noqa: F811
 
 
 def test_a_killed_run_with_every_knob_ends_with_the_very_same_weights(store, tmp_path, monkeypatch):  # noqa: F811
-    knobs = {key.replace(".", "__"): value for key, value in KNOBS.items()}
+    knobs = {key.replace(".", "__"): value for key, value in KNOBS.items()} | {"training__spike_anneal__until": 0.7}
     whole = run(store, tmp_path / "whole", **knobs)
     whole.fit()
     alphas = shortcuts(whole.net)
     assert alphas
     assert all(abs(alpha.item()) <= 0.02 for alpha in alphas)
-    assert whole.take.sharpness == 2.0
+    assert (whole.take.sharpness, whole.take.softness) == (2.0, 0.0)
     step = Run._train_on
 
     def until(self, batch, indices):

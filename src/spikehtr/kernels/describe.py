@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-NONE, LIF, GELU, SILU = range(4)
+NONE, LIF, GELU, SILU, SOFT = range(5)  # SOFT: LIF whose spikes are soft
 
 
 class Neuron(NamedTuple):
@@ -15,6 +15,7 @@ class Neuron(NamedTuple):
     threshold: float = 1.0
     atan: bool = True  # the surrogate; else the sigmoid
     sharpness: float = 1.0
+    softness: float = 0.0
 
 
 def describe(module: nn.Module | None) -> Neuron:
@@ -23,7 +24,8 @@ def describe(module: nn.Module | None) -> Neuron:
 
     if isinstance(module, MultiStepLIF):
         c = module.config
-        return Neuron(LIF, c.decay, c.threshold, c.surrogate == "atan", c.surrogate_alpha)
+        kind = SOFT if module.softness else LIF
+        return Neuron(kind, c.decay, c.threshold, c.surrogate == "atan", c.surrogate_alpha, module.softness)
     if isinstance(module, nn.GELU | nn.SiLU):
         return Neuron(GELU if isinstance(module, nn.GELU) else SILU)
     if module is None:

@@ -133,15 +133,15 @@ def _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T: tl.constexpr
 
 @triton.jit(do_not_specialize=_SIZES)
 def apply(
-    x, scale, shift, widths, alpha, residual, gain, y, B, H, W, C, decay, threshold,
-    T: tl.constexpr, KIND: tl.constexpr, SHORTCUT: tl.constexpr, RESIDUAL: tl.constexpr, GAIN: tl.constexpr,
-    BP: tl.constexpr, BC: tl.constexpr,
+    x, scale, shift, widths, alpha, residual, gain, y, B, H, W, C, decay, threshold, sharpness, softness,
+    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, SHORTCUT: tl.constexpr, RESIDUAL: tl.constexpr,
+    GAIN: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """y = residual + gain_b * mask * (neuron(H) + alpha * H)"""
     b, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
     step = _step(B, H, W, C)
     _, hs = _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T)
-    ys = respond(hs, decay, threshold, T, KIND)
+    ys = respond(hs, decay, threshold, sharpness, softness, T, KIND, ATAN)
     for t in tl.static_range(T):
         value = ys[t]
         if SHORTCUT:

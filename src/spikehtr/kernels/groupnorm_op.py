@@ -99,7 +99,8 @@ class _NormNeuron(torch.autograd.Function):
             )  # fmt: skip
             device.apply[(size.B * size.H * -(-size.W // COLUMNS) * size.blocks,)](
                 x, scale, shift, widths, alpha, residual, gain, y, *size[1:],
-                neuron.decay, neuron.threshold, T=size.T, KIND=neuron.kind, SHORTCUT=alpha is not None,
+                neuron.decay, neuron.threshold, neuron.sharpness, neuron.softness,
+                T=size.T, KIND=neuron.kind, ATAN=neuron.atan, SHORTCUT=alpha is not None,
                 RESIDUAL=residual is not None, GAIN=gain is not None,
                 **_blocks(size),
             )  # fmt: skip

@@ -4,7 +4,7 @@ Steps are a tuple of T tiles in fp32, so the membrane (Eq. 1) lives in registers
 pass takes the same drives again and rebuilds the membrane from them. `model/lif.py` is the specification.
 """
 # mypy: ignore-errors
-# ruff: noqa: RUF005 - the kernel language joins tuples with a plus only
+# ruff: noqa: RUF005, SIM109 - the kernel language joins tuples with a plus only, and has no `in`
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from spikehtr.kernels import describe
 LIF = tl.constexpr(describe.LIF)
 GELU = tl.constexpr(describe.GELU)
 SILU = tl.constexpr(describe.SILU)
+SOFT = tl.constexpr(describe.SOFT)
 
 
 @triton.jit
@@ -49,13 +50,38 @@ def _plain_slope(h, KIND: tl.constexpr):
 
 
 @triton.jit
-def respond(hs, decay, threshold, T: tl.constexpr, KIND: tl.constexpr):
+def _arctan(z):
+    """Within 1.2e-5 of it (Hastings' polynomial up to 1, its complement beyond)."""
+    far = tl.abs(z) > 1.0
+    a = tl.where(far, 1.0 / tl.where(far, z, 1.0), z)
+    q = a * a
+    p = a * (0.9998660 + q * (-0.3302995 + q * (0.1801410 + q * (-0.0851330 + q * 0.0208351))))
+    return tl.where(far, tl.where(z > 0.0, 1.5707963267948966, -1.5707963267948966) - p, p)
+
+
+@triton.jit
+def _spike(excess, sharpness, softness, KIND: tl.constexpr, ATAN: tl.constexpr):
+    hard = (excess >= 0.0).to(tl.float32)
+    if KIND == SOFT:
+        if ATAN:
+            soft = _arctan(1.5707963267948966 * sharpness * excess) * 0.3183098861837907 + 0.5
+        else:
+            soft = tl.sigmoid(sharpness * excess)
+        return hard + softness * (soft - hard)
+    else:
+        return hard
+
+
+@triton.jit
+def respond(
+    hs, decay, threshold, sharpness, softness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr
+):  # fmt: skip
     """Outputs of all steps."""
-    if KIND == LIF:
+    if KIND == LIF or KIND == SOFT:
         us = _membranes(hs, decay, threshold, T)
-        ys = ((us[0] >= threshold).to(tl.float32),)
+        ys = (_spike(us[0] - threshold, sharpness, softness, KIND, ATAN),)
         for t in tl.static_range(1, T):
-            ys = ys + ((us[t] >= threshold).to(tl.float32),)
+            ys = ys + (_spike(us[t] - threshold, sharpness, softness, KIND, ATAN),)
         return ys
     else:
         ys = (_plain(hs[0], KIND),)
@@ -76,8 +102,8 @@ def surrogate(excess, sharpness, ATAN: tl.constexpr):
 
 @triton.jit
 def respond_back(hs, gs, decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr):
-    """Gradients of the drives, given the outputs': the reset passes none."""
-    if KIND == LIF:
+    """Gradients of the drives, given the outputs': the reset passes none. The same for spikes and soft ones."""
+    if KIND == LIF or KIND == SOFT:
         us = _membranes(hs, decay, threshold, T)
         after = gs[T - 1] * surrogate(us[T - 1] - threshold, sharpness, ATAN)
         ds = (after,)

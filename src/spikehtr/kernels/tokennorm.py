@@ -62,8 +62,9 @@ def _gain(n, c, L, C, seed, keep, path_keep):
 
 @triton.jit(do_not_specialize=["N", "L"])
 def token_apply(
-    x, weight, bias, residual, y, N, C, L, seed, keep, path_keep, eps, decay, threshold, T: tl.constexpr,
-    KIND: tl.constexpr, RESIDUAL: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
+    x, weight, bias, residual, y, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness, softness,
+    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, RESIDUAL: tl.constexpr, DROP: tl.constexpr,
+    ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """y = residual + dropout(neuron(Norm(x)))"""
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -73,7 +74,7 @@ def token_apply(
     step = tl.cast(N, tl.int64) * C
     w, b = _affine(weight, bias, c, C)
     _, _, hs = _drives(_load_steps(x, at, inside, step, T), w, b, C, eps, inside, T)
-    ys = respond(hs, decay, threshold, T, KIND)
+    ys = respond(hs, decay, threshold, sharpness, softness, T, KIND, ATAN)
     for t in tl.static_range(T):
         value = ys[t]
         if DROP:
@@ -122,11 +123,14 @@ def token_grad(
 
 
 @triton.jit
-def fire(x, y, N, decay, threshold, T: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr):
+def fire(
+    x, y, N, decay, threshold, sharpness, softness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     """The neuron alone: x [T, N] -> y."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < N
-    ys = respond(_load_steps(x, at, inside, N, T), decay, threshold, T, KIND)
+    ys = respond(_load_steps(x, at, inside, N, T), decay, threshold, sharpness, softness, T, KIND, ATAN)
     for t in tl.static_range(T):
         tl.store(y + t * tl.cast(N, tl.int64) + at, ys[t].to(y.dtype.element_ty), mask=inside)
 

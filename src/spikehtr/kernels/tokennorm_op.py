@@ -63,8 +63,8 @@ class _TokenNormNeuron(torch.autograd.Function):
         with on_device(x):
             device.token_apply[(-(-tokens // blocks["ROWS"]),)](
                 x, weight, bias, residual, y, tokens, channels, *plan.dropping, plan.eps, neuron.decay,
-                neuron.threshold, T=steps, KIND=neuron.kind, RESIDUAL=residual is not None,
-                DROP=plan.drop is not None, **blocks,
+                neuron.threshold, neuron.sharpness, neuron.softness, T=steps, KIND=neuron.kind, ATAN=neuron.atan,
+                RESIDUAL=residual is not None, DROP=plan.drop is not None, **blocks,
             )  # fmt: skip
         ctx.save_for_backward(x, weight, bias)
         ctx.plan, ctx.has_residual = plan, residual is not None
@@ -110,8 +110,9 @@ class _Fire(torch.autograd.Function):
         y, size = torch.empty_like(x), x[0].numel()
         with on_device(x):
             device.fire[(-(-size // _BLOCK),)](
-                x, y, size, neuron.decay, neuron.threshold, T=len(x), KIND=neuron.kind, BLOCK=_BLOCK
-            )
+                x, y, size, neuron.decay, neuron.threshold, neuron.sharpness, neuron.softness,
+                T=len(x), KIND=neuron.kind, ATAN=neuron.atan, BLOCK=_BLOCK,
+            )  # fmt: skip
         ctx.save_for_backward(x)
         ctx.neuron = neuron
         return y

@@ -5,6 +5,9 @@
 
 Nothing is kept between calls, so a line can never leak membrane into the next one. The step function has no useful
 gradient; the backward pass uses a surrogate's derivative instead, and does not flow through the reset.
+
+Training may begin with soft spikes (`training.spike_anneal`): part of the step is then replaced by the function whose
+derivative the surrogate is. Whether a neuron is reset is never soft.
 """
 
 from __future__ import annotations
@@ -21,49 +24,58 @@ from spikehtr.model.masking import wide
 
 
 class _Spike(torch.autograd.Function):
-    """Heaviside step forward, surrogate derivative backward."""
+    """Heaviside step forward (or in part its soft form), surrogate derivative backward."""
 
     @staticmethod
-    def forward(excess: Tensor, surrogate: str, alpha: float) -> Tensor:
-        return (excess >= 0).to(excess.dtype)
+    def forward(excess: Tensor, surrogate: str, alpha: float, softness: float) -> Tensor:
+        hard = (excess >= 0).to(excess.dtype)
+        if softness == 0:
+            return hard
+        if surrogate == "atan":
+            soft = torch.atan(math.pi / 2 * alpha * excess) / math.pi + 0.5
+        else:
+            soft = torch.sigmoid(alpha * excess)
+        return torch.lerp(hard, soft, softness)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, str, float], output: Tensor) -> None:
-        excess, ctx.surrogate, ctx.alpha = inputs
+    def setup_context(ctx: Any, inputs: tuple[Tensor, str, float, float], output: Tensor) -> None:
+        excess, ctx.surrogate, ctx.alpha, _ = inputs
         ctx.save_for_backward(excess)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (excess,) = ctx.saved_tensors
         if ctx.surrogate == "atan":  # derivative of arctan(pi/2 * alpha * x) / pi
             slope = ctx.alpha / 2 / (1 + (math.pi / 2 * ctx.alpha * excess) ** 2)
         else:  # derivative of sigmoid(alpha * x)
             soft = torch.sigmoid(ctx.alpha * excess)
             slope = ctx.alpha * soft * (1 - soft)
-        return grad * slope, None, None
+        return grad * slope, None, None, None
 
 
-def spike(excess: Tensor, surrogate: str = "atan", alpha: float = 2.0) -> Tensor:
-    """1 where `excess` (membrane minus threshold) is not negative, else 0; same shape."""
-    out: Tensor = _Spike.apply(excess, surrogate, alpha)  # type: ignore[no-untyped-call]
+def spike(excess: Tensor, surrogate: str = "atan", alpha: float = 2.0, softness: float = 0.0) -> Tensor:
+    """1 where `excess` (membrane minus threshold) is not negative, else 0; same shape. `softness` 1: wholly soft."""
+    out: Tensor = _Spike.apply(excess, surrogate, alpha, softness)  # type: ignore[no-untyped-call]
     return out
 
 
-def lif(drive: Tensor, config: LIFConfig) -> Tensor:
+def lif(drive: Tensor, config: LIFConfig, softness: float = 0.0) -> Tensor:
     """Spikes [T, ...] of an input current [T, ...], in its dtype; the membrane is kept in at least fp32."""
     currents = wide(drive)
     membrane = fired = torch.zeros_like(currents[0])
     steps = []
     for current in currents.unbind(0):
-        membrane = config.decay * membrane * (1 - fired.detach()) + current
-        fired = spike(membrane - config.threshold, config.surrogate, config.surrogate_alpha)
-        steps.append(fired)
+        membrane = config.decay * membrane * (1 - fired) + current
+        excess = membrane - config.threshold
+        fired = (excess.detach() >= 0).to(excess.dtype)
+        steps.append(spike(excess, config.surrogate, config.surrogate_alpha, softness))
     return torch.stack(steps).to(drive.dtype)
 
 
 class MultiStepLIF(nn.Module):
     """`lif` as a module: no parameters and no state, a place for profilers to hook."""
 
+    softness = 0.0  # of its spikes; above 0 in training alone
     driven_by: tuple[nn.Module, ...] = ()  # the norm before it; in a tuple, since it is not a part of the neuron
 
     def __init__(self, config: LIFConfig) -> None:
@@ -76,7 +88,7 @@ class MultiStepLIF(nn.Module):
             from spikehtr.kernels.tokennorm_op import fire
 
             return fire(drive, describe(self))
-        return lif(drive, self.config)
+        return lif(drive, self.config, self.softness)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value}" for key, value in self.config)
@@ -112,6 +124,13 @@ def expected_firing(net: nn.Module) -> Tensor:
     spread = torch.cat([weight.abs() for weight, _, _ in found]).clamp(min=1e-3)
     short = torch.cat([threshold - bias for _, bias, threshold in found])  # of the threshold
     return torch.special.erfc(short / (math.sqrt(2) * spread)).mean() / 2
+
+
+def set_softness(net: nn.Module, softness: float) -> None:
+    """Make the spikes of every neuron of a network so soft."""
+    for module in net.modules():
+        if isinstance(module, MultiStepLIF):
+            module.softness = softness
 
 
 def set_surrogate(net: nn.Module, alpha: float) -> None:

@@ -2,7 +2,7 @@
 where it was.
 
 Recorded steps (`training.graphs`) hold plain numbers as constants. The ceiling is applied after the optimiser's step,
-which is not recorded; the surrogate changes a few times a run, and recordings are then made anew.
+which is not recorded; the surrogate and softness change a few times a run, and recordings are then made anew.
 """
 
 from __future__ import annotations
@@ -42,3 +42,11 @@ def surrogate_sharpness(config: Config, progress: float) -> float:
         return last
     done = int(c.steps * progress / c.until)  # changes so far
     return float(c.start * (last / c.start) ** (done / c.steps))
+
+
+def spike_softness(config: Config, progress: float) -> float:
+    """How soft spikes are at a point of the run: 1 at first, `steps` equal steps down to 0."""
+    c = config.training.spike_anneal
+    if c.until == 0 or progress >= c.until:
+        return 0.0
+    return 1.0 - int(c.steps * progress / c.until) / c.steps

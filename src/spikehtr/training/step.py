@@ -15,12 +15,12 @@ from spikehtr import kernels
 from spikehtr.config import Config
 from spikehtr.data.augment import augment
 from spikehtr.data.batching import Batch, Indices
-from spikehtr.model.lif import set_surrogate
+from spikehtr.model.lif import set_softness, set_surrogate
 from spikehtr.model.losses import Part, spike_htr_loss
 from spikehtr.model.masking import valid_mask
 from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
-from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, surrogate_sharpness
+from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, spike_softness, surrogate_sharpness
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.graphs import GraphedStep
 from spikehtr.training.optim import WeightAverage, make_optimizer
@@ -42,7 +42,8 @@ class TrainStep:
     def __init__(self, config: Config, net: Network, fabric: Fabric, teacher: Teacher | None = None) -> None:
         self.config, self.fabric = config, fabric
         self.net, self.teacher = net, teacher
-        self.sharpness = config.model.lif.surrogate_alpha  # of the surrogate, as the network has it now
+        # Of the surrogate and of spikes, as the network has them now.
+        self.sharpness, self.softness = config.model.lif.surrogate_alpha, 0.0
         self.forward: Callable[..., Output] = fabric.setup_module(net)  # moves the network to the device
         self.optimizer = make_optimizer(net, config.training)
         self.average = WeightAverage(net, config.training.ema_decay)
@@ -71,7 +72,7 @@ class TrainStep:
         self.net.train()
         for group in self.optimizer.param_groups:
             group["lr"] = moment.rate
-        self._sharpen(surrogate_sharpness(self.config, moment.progress))
+        self._anneal(surrogate_sharpness(self.config, moment.progress), spike_softness(self.config, moment.progress))
         if self.graphed is not None:
             numbers = self.graphed(batch, moment.reduced, moment.seed)
         else:
@@ -85,11 +86,12 @@ class TrainStep:
         self.average.update(self.net)
         return torch.cat([numbers, norm.detach().float()[None]])
 
-    def _sharpen(self, sharpness: float) -> None:
-        if sharpness != self.sharpness:
-            self.sharpness = sharpness
+    def _anneal(self, sharpness: float, softness: float) -> None:
+        if (sharpness, softness) != (self.sharpness, self.softness):
+            self.sharpness, self.softness = sharpness, softness
             set_surrogate(self.net, sharpness)
-            if self.graphed is not None:  # recordings hold it as a constant
+            set_softness(self.net, softness)
+            if self.graphed is not None:  # recordings hold them as constants
                 self.graphed.recordings.forget()
 
     def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
