@@ -1,6 +1,7 @@
 """Where do spikes cost accuracy? Small networks learn to read drawn words, with GELU for the neurons of some places.
 
 python benchmarks/gap.py --text CORPUS --words WORDS
+python benchmarks/gap.py --text CORPUS --words WORDS --only 0 --set training.spike_anneal.until=0.6   # another recipe
 
 CORPUS is any plain text; words of it are drawn, two to a line, into the folder WORDS in the two fonts that come with
 the package. A network of swift's kind learns to read them, 500 steps of 24 lines: a few minutes a place on one core.
@@ -78,9 +79,9 @@ class MixedRun(Run):
         return net
 
 
-def learn(words: Path, pattern: str, steps: int) -> tuple[int, float]:
+def learn(words: Path, pattern: str, steps: int, changes: list[str]) -> tuple[int, float]:
     """How many neurons were replaced, and the lowest validation error rate."""
-    config = Config.preset("swift").with_overrides(SETTINGS)
+    config = Config.preset("swift").with_overrides(SETTINGS).with_overrides(changes)
     sets = training_sets(open_lines([words], config.model.height), config)
     with tempfile.TemporaryDirectory() as folder:
         run = MixedRun(config, sets.train, sets.validation, Path(folder), max_steps=steps)
@@ -95,14 +96,16 @@ def main() -> None:
     parser.add_argument("--text", required=True, type=Path, help="plain text whose words are drawn")
     parser.add_argument("--words", required=True, type=Path, help="folder for the drawn words; drawn once")
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting; repeatable")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of places, from 0")
     options = parser.parse_args()
     os.environ["SPIKEHTR_KERNELS"] = "reference"  # the CPU engine has no GELU
     draw_words(options.text, options.words)
-    table = Table("GELU stands", "neurons replaced", "validation CER", title=f"{options.steps} steps")
+    title = ", ".join([f"{options.steps} steps", *options.set])
+    table = Table("GELU stands", "neurons replaced", "validation CER", title=title)
     for number, (place, pattern) in enumerate(PLACES.items()):
         if not options.only or number in options.only:
-            count, rate = learn(options.words, pattern, options.steps)
+            count, rate = learn(options.words, pattern, options.steps, options.set)
             table.add_row(place, str(count), f"{rate:.2%}")
     Console(width=100).print(table)
 
