@@ -85,7 +85,6 @@ class EncoderConfig(Section):
     bypass: bool = True  # membrane shortcut, Eq. 8; there is none with spikes_first
     bypass_init: float = 0.05  # alpha at the start ("near 0")
     pw1_start_bias: float | None = None  # lif.start_bias for PW1, whose neurons have no shortcut; None: as all others
-    pw1_start_spread: NonNegative = 0.0  # PW1's biases start evenly from this much below that to this much above it
     dual_resolution: bool = True  # Eq. 9
     downsample: Literal["mix", "avg", "max"] = "mix"
     drop_path: BelowOne = 0.0  # stochastic depth over the ConvMix2d blocks; the paper ramps it over the mixer's

@@ -137,17 +137,6 @@ def test_pw1_has_a_start_of_its_own(neuron):
     assert all(start == {-0.5 if neuron == "lif" else 0.0} for start in others.values())
 
 
-@pytest.mark.parametrize("neuron", ["lif", "gelu"])
-def test_pw1_starts_may_be_spread(neuron):
-    net = SpikeHTR(micro(neuron=neuron, lif__start_bias=-0.5, encoder__pw1_start_spread=0.75).model, 9)
-    starts = [p for name, p in net.encoder.named_parameters() if name.endswith("w1.norm.bias")]
-    assert starts
-    for start in starts:
-        even = torch.linspace(-1.25, 0.25, len(start)) if neuron == "lif" else torch.zeros(len(start))
-        assert torch.allclose(start.sort().values, even)
-        assert neuron == "gelu" or not torch.equal(start, start.sort().values)
-
-
 @pytest.mark.parametrize("first", [False, True])
 def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(first):
     torch.manual_seed(0)

@@ -104,12 +104,8 @@ class ConvMix2d(nn.Module):
         self.pw2 = SpikingConv2d(config, wide, channels, 1)
         if c.spikes_first:  # of all norms there, this one alone drives a neuron directly
             self.pw2.neuron = make_neuron(config, self.pw1.norm)
-        if config.neuron == "lif":
-            bias = self.pw1.norm.bias.data
-            if c.pw1_start_bias is not None:
-                bias.fill_(c.pw1_start_bias)
-            if c.pw1_start_spread:
-                bias += torch.linspace(-c.pw1_start_spread, c.pw1_start_spread, wide)[torch.randperm(wide)]
+        if c.pw1_start_bias is not None and config.neuron == "lif":
+            nn.init.constant_(self.pw1.norm.bias, c.pw1_start_bias)
         self.drop_path = SharedDropout(drop_path, per_line=True)
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
