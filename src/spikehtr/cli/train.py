@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
@@ -102,7 +102,7 @@ def train(
     config = None if start else settings(arch, preset, file, reducer, overrides)
     chosen = pick_device(device)
 
-    from spikehtr.training.devices import make_fabric
+    from spikehtr.training.devices import make_fabric, part
     from spikehtr.training.job import Job, carry_out
     from spikehtr.weights import load_header, load_model
 
@@ -130,7 +130,8 @@ def train(
     job.claim_folder()
     fabric = make_fabric(chosen, devices, config.training.precision)
     fabric.launch()
-    with _one_speaks(fabric), counting("reading lines") as reading, training_bar() as bar:
+    with ExitStack() as last, _one_speaks(fabric), counting("reading lines") as reading, training_bar() as bar:
+        last.callback(part)
         outcome = carry_out(job, fabric, typer.echo, lambda told: _tell(told, bar), reading, model)
         if not outcome.finished:
             typer.echo(f"stopped at step {outcome.step} and saved: the same command with --resume goes on")

@@ -42,3 +42,9 @@ def make_fabric(device: str = "cpu", devices: int = 1, precision: Precision = "a
             strategy="ddp" if devices * nodes > 1 else "auto",
             precision=_FABRIC[precision],
         )
+
+
+def part() -> None:
+    """End the connection of several processes. Left to the interpreter's own end, gloo's threads may abort it there."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
