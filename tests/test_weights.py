@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from conftest import micro
 from spikehtr import SpikeHTR
-from spikehtr.errors import SpikeHTRError
+from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.recognizer import Recognizer
 from spikehtr.text import Charset
 from spikehtr.weights import load_header, load_model, save_model, update_notes
@@ -103,3 +103,11 @@ def test_notes_are_added_to_model_files_only(tmp_path):
         with pytest.raises(SpikeHTRError, match=says):
             load_header(tmp_path / name)
     assert (tmp_path / "other").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(OSError("first\nsecond"), "first"), (KeyError(), "KeyError"), (ValueError("\n"), "ValueError")],
+)
+def test_what_other_software_says_is_a_line_and_never_nothing(error, reason):
+    assert reason_of(error) == reason

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from spikehtr.assets import MODEL
 from spikehtr.baselines import build
 from spikehtr.config import Config
-from spikehtr.errors import SpikeHTRError
+from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.files import whole_file
 from spikehtr.model.network import Network
 from spikehtr.text import Charset
@@ -99,8 +99,7 @@ def load_header(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _damaged(path: str | os.PathLike[str], error: Exception) -> str:
-    reason = (str(error) or type(error).__name__).splitlines()[0]
-    return f"{path}: damaged, or not a model file ({reason}); get it again"
+    return f"{path}: damaged, or not a model file ({reason_of(error)}); get it again"
 
 
 def load_model(path: str | os.PathLike[str]) -> Loaded:

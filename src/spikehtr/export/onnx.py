@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from spikehtr.errors import SpikeHTRError
+from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.export.reading import describe, parse, recognizer
 from spikehtr.export.tracing import INPUTS, OUTPUTS, need, quiet, trace
 from spikehtr.files import whole_file
@@ -64,8 +64,7 @@ def read(path: str | os.PathLike[str]) -> Recognizer:
     try:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions have no common type of their own
-        reason = str(error).splitlines()[0]
-        raise SpikeHTRError(f"{path}: onnxruntime cannot open it ({reason})") from None
+        raise SpikeHTRError(f"{path}: onnxruntime cannot open it ({reason_of(error)})") from None
     header = parse(session.get_modelmeta().custom_metadata_map, path)
 
     def run(images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import torch
 from torch import Tensor
 
-from spikehtr.errors import SpikeHTRError
+from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.export.reading import describe, parse, recognizer
 from spikehtr.export.tracing import quiet, trace
 from spikehtr.files import whole_file
@@ -44,7 +44,7 @@ def read(path: str | os.PathLike[str]) -> Recognizer:
             program = torch.export.load(path, extra_files=header)
             module = program.module()
     except (RuntimeError, ValueError, KeyError, BadZipFile) as error:
-        raise SpikeHTRError(f"{path}: not a program of torch.export ({str(error).splitlines()[0]})") from None
+        raise SpikeHTRError(f"{path}: not a program of torch.export ({reason_of(error)})") from None
 
     def run(images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits, lengths, spans = module(images, widths)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from spikehtr.baselines.common import BLSTM
-from spikehtr.errors import SpikeHTRError
+from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.model.network import Network
 from spikehtr.model.recognizer import SpikeHTR
 
@@ -65,7 +65,7 @@ def trace(net: Network, channels: int = 1) -> ExportedProgram:
     except Exception as error:
         if isinstance(net, SpikeHTR):  # must not happen
             raise
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        reason = f"{type(error).__name__}: {reason_of(error)}"
         raise SpikeHTRError(f"{c.arch} cannot be exported: torch.export stops ({reason})") from None
 
 

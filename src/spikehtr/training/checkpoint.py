@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from spikehtr.errors import SpikeHTRError
+from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.files import whole_file
 from spikehtr.training.optim import WeightAverage, kept_buffers
 
@@ -67,10 +67,9 @@ def load_checkpoint(folder: Path) -> Checkpoint:
                 warning = f"{faults[0]}; going on from the one before it" if faults else None
                 return Checkpoint({key: file.get_tensor(key) for key in file.keys()}, state, warning)  # noqa: SIM118
         except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            faults.append(f"{path} is damaged or cannot be read ({reason})")
+            faults.append(f"{path} is damaged or cannot be read ({reason_of(error)})")
     if faults:
-        raise SpikeHTRError(f"{'; '.join(faults)}: start the run anew")
+        raise SpikeHTRError(f"{'; '.join(faults)}: mend that, or start the run anew")
     raise SpikeHTRError(f"{folder}: no checkpoint to resume from; leave --resume out to start a run")
 
 
