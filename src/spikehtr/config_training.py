@@ -71,7 +71,8 @@ class TrainingConfig(Section):
     kl_weight: NonNegative = 0.05  # lambda_kl
     kl_temperature: Positive = 1.0
     bypass_penalty: NonNegative = 0.0  # weight of the sum of alpha^2
-    firing_penalty: NonNegative = 0.0  # weight of the share of neurons that norms make fire (model.lif.expected_firing)
+    firing_penalty: NonNegative = 0.0  # weight of the rate at which norms make neurons fire (model.lif.expected_firing)
+    firing_target: Fraction = 0.0  # what of it is free
     bypass_anneal: BypassAnneal = BypassAnneal()
     surrogate_anneal: SurrogateAnneal = SurrogateAnneal()
     spike_anneal: SpikeAnneal = SpikeAnneal()

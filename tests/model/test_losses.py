@@ -71,7 +71,12 @@ def test_a_price_on_firing_is_added():
         spike_htr_loss(*what, Config().with_overrides({"training.firing_penalty": price}).training).total
         for price in (0.0, 2.0)
     )
-    assert (priced - free).item() == pytest.approx(2 * expected_firing(net).item(), rel=1e-4)
+    expected = expected_firing(net).item()
+    assert (priced - free).item() == pytest.approx(2 * expected, rel=1e-4)
+    for target in (expected / 3, 2 * expected):  # only what is above it has a price
+        settings = {"training.firing_penalty": 2.0, "training.firing_target": target}
+        less = spike_htr_loss(*what, Config().with_overrides(settings).training).total
+        assert (less - free).item() == pytest.approx(2 * max(expected - target, 0), rel=1e-4, abs=1e-6)
 
 
 def test_bypass_penalty_without_bypass_is_zero():

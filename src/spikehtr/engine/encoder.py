@@ -26,6 +26,7 @@ class ConvLayer:
         else:
             self.layer = Layer.of(name, module.conv, spikes)
         self.norm, self.neuron = Norm(module.norm), Neuron(module.neuron)
+        self.drive = None if module.drive is None else Norm(module.drive)
         self.alpha = 0.0 if module.alpha is None else float(module.alpha.detach())
 
     def spread(self, run: Products, x: Map, name: str) -> tuple[Map, tuple[Floats, Floats]]:
@@ -39,9 +40,15 @@ class ConvLayer:
         assert sums is not None
         return out, self.norm(run, sums, out)
 
+    def fire_first(self, run: Products, x: Map, sums: Floats | None, out: Map) -> None:
+        """What `spikes_first` has before the product, from x and its sums."""
+        assert self.drive is not None
+        assert sums is not None
+        fire(run, x, self.drive(run, sums, x), self.neuron, out)
+
 
 class MixBlock:
-    """`ConvMix2d` of x in place."""
+    """`ConvMix2d` of x in place. `found`: the sums of x; where named, those of the result are taken."""
 
     def __init__(self, name: str, module: ConvMix2d, first: bool) -> None:
         self.first = first
@@ -50,8 +57,8 @@ class MixBlock:
         self.pw1 = ConvLayer(f"{name}.pw1", module.pw1, first)
         self.pw2 = ConvLayer(f"{name}.pw2", module.pw2, True)
 
-    def __call__(self, run: Products, x: Map, sums: str | None) -> Floats | None:
-        return self._spikes_first(run, x, sums) if self.first else self._paper(run, x, sums)
+    def __call__(self, run: Products, x: Map, found: Floats | None, sums: str | None) -> Floats | None:
+        return self._spikes_first(run, x, found, sums) if self.first else self._paper(run, x, sums)
 
     def _paper(self, run: Products, x: Map, sums: str | None) -> Floats | None:
         shape = (x.steps, x.height, x.width, x.channels)
@@ -63,14 +70,14 @@ class MixBlock:
         fire(run, x, self.norm(run, found, x), PLAIN, normed)
         return self._pointwise(run, x, normed, sums, self.pw2.neuron, self.pw2.alpha)
 
-    def _spikes_first(self, run: Products, x: Map, sums: str | None) -> Floats | None:
-        shape, plain = (x.steps, x.height, x.width, x.channels), identity(run, x.steps, x.channels)
+    def _spikes_first(self, run: Products, x: Map, found: Floats | None, sums: str | None) -> Floats | None:
+        shape = (x.steps, x.height, x.width, x.channels)
         spikes = run.map("normed", shape)
-        fire(run, x, plain, self.dw.neuron, spikes)
+        self.dw.fire_first(run, x, found, spikes)
         raw, affine = self.dw.spread(run, spikes, "raw")
-        fire(run, raw, affine, PLAIN, x, 0.0, x)
+        found = fire(run, raw, affine, PLAIN, x, 0.0, x, "sums.x")
         spikes = run.map("normed", shape, self.pw1.layer, dense=False)
-        fire(run, x, plain, self.pw1.neuron, spikes)
+        self.pw1.fire_first(run, x, found, spikes)
         return self._pointwise(run, x, spikes, sums, PLAIN, 0.0)
 
     def _pointwise(
@@ -84,7 +91,8 @@ class MixBlock:
 
 
 class StageRun:
-    """`Stage`: x [T, H, W, C] -> [T, H', W', C'], and the sums of its result where named."""
+    """`Stage`: x [T, H, W, C] -> [T, H', W', C'], and the sums of its result where named. `found`: the sums of x, which
+    `spikes_first` needs, as it does all others on the way."""
 
     def __init__(self, name: str, module: Stage, first: bool) -> None:
         self.first = first
@@ -94,19 +102,22 @@ class StageRun:
             assert isinstance(block, ConvMix2d)
             self.blocks.append(MixBlock(f"{name}.blocks.{index}", block, first))
 
-    def __call__(self, run: Products, x: Map, name: str, sums: str | None = None) -> tuple[Map, Floats | None]:
+    def __call__(
+        self, run: Products, x: Map, found: Floats | None, name: str, sums: str | None
+    ) -> tuple[Map, Floats | None]:
         conv, shape = self.conv, (x.steps, x.height, x.width, x.channels)
         if self.first:
             read = run.map("normed", shape, conv.layer, dense=False)
-            fire(run, x, identity(run, x.steps, x.channels), conv.neuron, read)
+            conv.fire_first(run, x, found, read)
         else:
             read = to_form(run, x, conv.layer, "normed")
         raw, affine = conv.multiply(run, read, "raw")
         out = run.map(name, (raw.steps, raw.height, raw.width, raw.channels))
-        fire(run, raw, affine, PLAIN if self.first else conv.neuron, out, conv.alpha)
-        found = None
-        for index, block in enumerate(self.blocks):
-            found = block(run, out, sums if index == len(self.blocks) - 1 else None)
+        last = len(self.blocks)
+        wanted = [sums if self.first or number == last else None for number in range(last + 1)]
+        found = fire(run, raw, affine, PLAIN if self.first else conv.neuron, out, conv.alpha, None, wanted[0])
+        for number, block in enumerate(self.blocks, 1):
+            found = block(run, out, found, wanted[number])
         return out, found
 
 
@@ -156,9 +167,12 @@ class EncoderRun:
 
     def __call__(self, run: Products, gray: Floats) -> Map:
         x = self._entry(run, gray)
-        x, _ = self.stages[0](run, x, "f1")
-        f2, sums2 = self.stages[1](run, x, "f2", "sums.f2")
-        f3, sums3 = self.stages[2](run, f2, "f3", "sums.f3")
+        first, sums = self.stages[0].first, None
+        if first:
+            sums = fire(run, x, identity(run, x.steps, x.channels), PLAIN, x, sums="sums.x")
+        x, sums1 = self.stages[0](run, x, sums, "f1", "sums.f1" if first else None)
+        f2, sums2 = self.stages[1](run, x, sums1, "f2", "sums.f2")
+        f3, sums3 = self.stages[2](run, f2, sums2, "f3", "sums.f3")
         if self.fusion is not None:
             assert sums2 is not None
             assert sums3 is not None

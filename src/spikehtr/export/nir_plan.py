@@ -100,6 +100,8 @@ def _spiking_conv(plan: Plan, name: str, module: SpikingConv2d, x: str) -> str:
     conv = (f"{name}.conv", plan.conv2d(module.conv, shape))
     if not module.first:
         return _norm_and_fire(plan, name, module, plan.part(x, conv))
+    if module.drive is not None:
+        x = _group_norm(plan, f"{name}.drive", module.drive, x)
     fires = (f"{name}.neuron", _neuron(plan, module.neuron, shape))
     h = plan.part(plan.part(x, fires), conv) if module.conv.groups > 1 else plan.part(x, fires, conv)
     return _group_norm(plan, f"{name}.norm", module.norm, h)

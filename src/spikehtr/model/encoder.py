@@ -47,8 +47,8 @@ class SpikingConv2d(nn.Module):
 
     H = Norm(Conv(X));  Y = LIF(H) + alpha * H
 
-    With `spikes_first` Y = Norm(Conv(LIF(X))) instead: the convolution reads spikes, and what is analog stays in the
-    sum that follows.
+    With `spikes_first` Y = Norm(Conv(LIF(Norm'(X)))) instead: the convolution reads spikes, and what is analog stays in
+    the sum that follows. Norm' sets each channel's threshold; where X is a norm's output already, there is none.
     """
 
     def __init__(
@@ -60,23 +60,27 @@ class SpikingConv2d(nn.Module):
         stride: int | tuple[int, int] = 1,
         groups: int = 1,
         bypass: bool = True,
+        after: MaskedGroupNorm | None = None,
     ) -> None:
+        """`after`: the norm whose output is read, and nothing added to it."""
         super().__init__()
+        groups_of_norm = config.encoder.norm_groups
         self.first = config.encoder.spikes_first
+        self.drive = MaskedGroupNorm(cin, groups_of_norm) if self.first and after is None else None
         self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
-        self.norm = MaskedGroupNorm(cout, config.encoder.norm_groups)
-        self.neuron = make_neuron(config, None if self.first else self.norm)
+        self.norm = MaskedGroupNorm(cout, groups_of_norm)
+        self.neuron = make_neuron(config, (self.drive or after) if self.first else self.norm)
         wanted = bypass and config.encoder.bypass and not self.first
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
 
-    def forward(self, x: Tensor, widths: Tensor) -> Tensor:
-        """x [T, B, cin, H, W], widths [B] of the output -> [T, B, cout, H', W']."""
+    def forward(self, x: Tensor, widths: Tensor, read: Tensor | None = None) -> Tensor:
+        """x [T, B, cin, H, W], widths [B] of the output, `read` [B] of x where it is wider -> [T, B, cout, H', W']."""
         if not self.first and kernels.fast(x) and kernels.unwatched(self.norm, self.neuron):
             from spikehtr.kernels.network import spiking_conv
 
             return spiking_conv(self, x, widths)
         if self.first:
-            fired = self.neuron(x)
+            fired = self._fire(x, widths if read is None else read)
             h = self.conv(fired.flatten(0, 1)).unflatten(0, x.shape[:2])  # [T, B, cout, H', W']
             return self.norm(h, widths) * column_mask(widths, h.shape[-1])
         h = self.conv(x.flatten(0, 1)).unflatten(0, x.shape[:2])  # [T, B, cout, H', W']
@@ -86,12 +90,22 @@ class SpikingConv2d(nn.Module):
             y = y + self.alpha * h
         return y * column_mask(widths, y.shape[-1])
 
+    def _fire(self, x: Tensor, widths: Tensor) -> Tensor:
+        """What `spikes_first` has before the convolution: same shape, 0 at padded columns."""
+        if self.drive is None:
+            return self.neuron(x)
+        if kernels.fast(x) and kernels.unwatched(self.drive, self.neuron):
+            from spikehtr.kernels.network import group_norm
+
+            return group_norm(self.drive, x, widths, self.neuron)
+        return self.neuron(self.drive(x, widths)) * column_mask(widths, x.shape[-1])
+
 
 class ConvMix2d(nn.Module):
     """Depthwise mixing in space, then pointwise mixing over channels; both residual.
 
-    PW1's neuron has no shortcut, so PW2 reads pure spikes; a norm stands before PW1 (not with `spikes_first`, where
-    a neuron stands there).
+    PW1's neuron has no shortcut, so PW2 reads pure spikes; a norm stands before PW1 (with `spikes_first` it is PW1's
+    own, and its neuron follows).
     """
 
     def __init__(self, config: ModelConfig, channels: int, drop_path: float) -> None:
@@ -101,9 +115,7 @@ class ConvMix2d(nn.Module):
         self.dw = SpikingConv2d(config, channels, channels, c.kernel, groups=channels)
         self.norm = None if c.spikes_first else MaskedGroupNorm(channels, c.norm_groups)
         self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False)
-        self.pw2 = SpikingConv2d(config, wide, channels, 1)
-        if c.spikes_first:  # of all norms there, this one alone drives a neuron directly
-            self.pw2.neuron = make_neuron(config, self.pw1.norm)
+        self.pw2 = SpikingConv2d(config, wide, channels, 1, after=self.pw1.norm)
         if c.pw1_start_bias is not None and config.neuron == "lif":
             nn.init.constant_(self.pw1.norm.bias, c.pw1_start_bias)
         self.drop_path = SharedDropout(drop_path, per_line=True)
@@ -128,8 +140,9 @@ class Stage(nn.Module):
         self.conv = SpikingConv2d(config, cin, cout, 3, stride)
         self.blocks = nn.ModuleList(ConvMix2d(config, cout, rate) for rate in drop_paths)
 
-    def forward(self, x: Tensor, widths: Tensor) -> Tensor:
-        x = self.conv(x, widths)
+    def forward(self, x: Tensor, widths: Tensor, read: Tensor) -> Tensor:
+        """x [T, B, cin, H, W], widths [B] of the output, `read` [B] of x -> [T, B, cout, H', W']"""
+        x = self.conv(x, widths, read)
         for block in self.blocks:
             x = block(x, widths)
         return x
@@ -276,9 +289,9 @@ class Encoder(nn.Module):
         widths3 = shrink(widths2, self.strides[3])
         s = self.stem(images, widths0)  # [B, c1, H, W]; sizes here are for the paper's strides
         x = self.entry(s, images, widths)  # [T, B, c1, H, W]
-        f1 = self.stage1(x, widths1)  # [T, B, c1, H, W]
-        f2 = self.stage2(f1, widths2)  # [T, B, c2, H/2, W/2]
-        f3 = self.stage3(f2, widths3)  # [T, B, d, H/4, W/4]
+        f1 = self.stage1(x, widths1, widths0)  # [T, B, c1, H, W]
+        f2 = self.stage2(f1, widths2, widths1)  # [T, B, c2, H/2, W/2]
+        f3 = self.stage3(f2, widths3, widths2)  # [T, B, d, H/4, W/4]
         if self.fusion is not None:
             f3 = self.fusion(f2, f3, widths2, widths3)
         return self.pool(f3), widths3  # [T, B, L0, d], [B]

@@ -110,20 +110,25 @@ def make_neuron(config: ModelConfig, drive: nn.Module | None = None) -> nn.Modul
 
 
 def expected_firing(net: nn.Module) -> Tensor:
-    """The share of neurons that would fire at the first step if what a norm puts out were normal, with the mean and the
-    spread that its bias and weight say: a smooth stand-in for the firing rate, from parameters alone. 0 without any."""
+    """The firing rate, on the mean over layers, that there would be at the first step if what a norm puts out were normal,
+    with the mean and the spread that its bias and weight say: a smooth stand-in, from parameters alone. 0 without any."""
     found: list[tuple[Tensor, Tensor, float]] = []
+    parts: list[Tensor] = []  # of its layer, that a channel is
+    layers = 0
     for module in net.modules():
-        if isinstance(module, MultiStepLIF):
+        if isinstance(module, MultiStepLIF) and module.driven_by:
+            layers += 1
+            channels = sum(norm.weight.numel() for norm in module.driven_by)
             for norm in module.driven_by:
                 assert isinstance(norm.weight, Tensor)
                 assert isinstance(norm.bias, Tensor)
                 found.append((norm.weight, norm.bias, module.config.threshold))
+                parts.append(torch.full_like(norm.weight, 1 / channels))
     if not found:
         return torch.zeros((), device=next(net.parameters()).device)
     spread = torch.cat([weight.abs() for weight, _, _ in found]).clamp(min=1e-3)
     short = torch.cat([threshold - bias for _, bias, threshold in found])  # of the threshold
-    return torch.special.erfc(short / (math.sqrt(2) * spread)).mean() / 2
+    return (torch.special.erfc(short / (math.sqrt(2) * spread)) * torch.cat(parts)).sum() / (2 * layers)
 
 
 def set_softness(net: nn.Module, softness: float) -> None:

@@ -118,7 +118,7 @@ def spike_htr_loss(
     bypass = bypass_penalty(net)
     total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
     if config.firing_penalty:
-        total = total + config.firing_penalty * expected_firing(net)
+        total = total + config.firing_penalty * (expected_firing(net) - config.firing_target).clamp(min=0)
     teacher = torch.zeros_like(main)
     if wanted is not None:
         teacher = distillation(out.logits, out.lengths, wanted, part)
