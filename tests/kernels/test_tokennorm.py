@@ -5,6 +5,7 @@ import torch
 from kernels_help import DEVICE, needs_gpu, soft
 
 from spikehtr.config import LIFConfig
+from spikehtr.kernels import tokennorm_op
 from spikehtr.kernels.describe import describe
 from spikehtr.kernels.tokennorm_op import Drop, Plan, fire, token_norm_neuron
 from spikehtr.model.lif import MultiStepLIF
@@ -65,6 +66,12 @@ def test_odd_sizes(tokens, channels):
     compare(2, tokens, channels, "gelu", 1e-4)
 
 
+@pytest.mark.parametrize("programs", [1, 3])
+def test_a_program_takes_several_tiles(programs, monkeypatch):
+    monkeypatch.setattr(tokennorm_op, "_PROGRAMS", programs)
+    compare(2, 150, 40, "gelu", 1e-4)  # 300 tokens, 16 a tile: 19 tiles, the last one short
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_in_and_fp32_inside(dtype):
     compare(2, 7, 24, "atan", 1e-2, dtype)
@@ -95,6 +102,21 @@ def test_dropout_is_one_draw_for_all_steps_and_both_passes():
     (found,) = torch.autograd.grad(dropped, x, upstream)
     (expected,) = torch.autograd.grad(y, x, upstream * kept / (0.75 * 0.5))
     assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_units_are_drawn_evenly_and_apart():
+    """Neighbours, tokens and seeds know nothing of each other."""
+    norm, x = make_norm(64), draw(1, 1, 512, 64)
+    plan = Plan(norm.eps, describe(None), torch.float32, tokens=512)
+    kept = []
+    for seed in (1, 2):
+        drop = Drop(torch.tensor([seed], device=DEVICE), 0.5, 0.0)
+        kept.append(token_norm_neuron(x, norm.weight, norm.bias, plan._replace(drop=drop))[0, 0] != 0)
+    one, two = (k.float() * 2 - 1 for k in kept)  # [512, 64] of -1 and 1, sums of n of them spread by sqrt(n)
+    for product in (one, one[1:] * one[:-1], one[:, 1:] * one[:, :-1], one * two):
+        assert product.sum().abs() < 4 * product.numel() ** 0.5
+    assert one.sum(0).abs().max() < 5 * 512**0.5
+    assert one.sum(1).abs().max() < 5 * 64**0.5
 
 
 def test_the_draw_follows_torch_s_seed():

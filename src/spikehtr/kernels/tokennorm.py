@@ -1,6 +1,6 @@
 """LayerNorm over channels, neuron, dropout, residual sum of tokens, and the neuron alone, as device code.
 
-Tokens lie in memory as [T, N, C]. A program takes ROWS tokens at all T steps and all channels, so one pass is enough:
+Tokens lie in memory as [T, N, C]. A tile is ROWS tokens at all T steps and all channels, so one pass is enough:
 statistics are rebuilt from x in the backward pass too. `tokennorm_op.py` has the host's side.
 """
 # mypy: ignore-errors
@@ -15,12 +15,26 @@ from spikehtr.kernels.neuron import respond, respond_back
 
 
 @triton.jit
-def _load_steps(x, at, mask, step, T: tl.constexpr):
+def _load_raw(x, at, mask, step, T: tl.constexpr):
+    """A tile of all steps as it lies in memory."""
     tiles = ()
     for t in tl.static_range(T):
         base = x + t * tl.cast(step, tl.int64)
-        tiles = tiles + (tl.load(base + at, mask=mask, other=0.0).to(tl.float32),)
+        tiles = tiles + (tl.load(base + at, mask=mask, other=0.0),)
     return tiles
+
+
+@triton.jit
+def _widen(tiles, T: tl.constexpr):
+    wide = ()
+    for t in tl.static_range(T):
+        wide = wide + (tiles[t].to(tl.float32),)
+    return wide
+
+
+@triton.jit
+def _load_steps(x, at, mask, step, T: tl.constexpr):
+    return _widen(_load_raw(x, at, mask, step, T), T)
 
 
 @triton.jit
@@ -52,12 +66,38 @@ def _affine(weight, bias, c, C):
 
 
 @triton.jit
+def _mix(h):
+    """32 bits in, 32 bits out, every one of them changed by any of those: a hash of few instructions."""
+    h = (h ^ (h >> 16)) * 0x7FEB352D
+    h = (h ^ (h >> 15)) * 0x846CA68B
+    return h ^ (h >> 16)
+
+
+@triton.jit
+def _kept(seed, number, keep):
+    """Whether a draw in [0, 1), a function of the seed and a number, is below `keep`. It is taken for every unit, and
+    the usual generator's ten rounds cost more than all the rest of the kernel."""
+    first = _mix(seed.to(tl.uint32))
+    second = _mix(first + 0x9E3779B9)
+    h = _mix(_mix(number.to(tl.uint32) + first) ^ second)
+    return (h >> 8).to(tl.float32) * 5.9604644775390625e-08 < keep
+
+
+@triton.jit
 def _gain(n, c, L, C, seed, keep, path_keep):
     """Dropout of units and of whole lines' branches (L tokens a line), the same at every step: drawn from the seed and
     the unit's number (below 0 for lines), so that the backward pass can draw it again."""
     seed = tl.load(seed)
-    unit = tl.where(tl.rand(seed, n[:, None] * C + c[None, :]) < keep, 1.0 / keep, 0.0)
-    return unit * tl.where(tl.rand(seed, -1 - n // L) < path_keep, 1.0 / path_keep, 0.0)[:, None]
+    unit = tl.where(_kept(seed, n[:, None] * C + c[None, :], keep), 1.0 / keep, 0.0)
+    return unit * tl.where(_kept(seed, -1 - n // L, path_keep), 1.0 / path_keep, 0.0)[:, None]
+
+
+@triton.jit
+def _tile(tile, N, C, ROWS: tl.constexpr, BC: tl.constexpr):
+    """A tile's tokens, channels, offsets in a step, and where it is inside."""
+    n = tile * ROWS + tl.arange(0, ROWS)
+    c = tl.arange(0, BC)
+    return n, c, n.to(tl.int64)[:, None] * C + c[None, :], (n < N)[:, None] & (c < C)[None, :]
 
 
 @triton.jit(do_not_specialize=["N", "L"])
@@ -67,41 +107,50 @@ def token_apply(
     ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """y = residual + dropout(neuron(Norm(x)))"""
-    n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    c = tl.arange(0, BC)
-    inside = (n < N)[:, None] & (c < C)[None, :]
-    at = n.to(tl.int64)[:, None] * C + c[None, :]
+    n, c, at, inside = _tile(tl.program_id(0), N, C, ROWS, BC)
     step = tl.cast(N, tl.int64) * C
+    xs = _load_steps(x, at, inside, step, T)
+    if RESIDUAL:  # on its way while the statistics are taken
+        added = _load_steps(residual, at, inside, step, T)
     w, b = _affine(weight, bias, c, C)
-    _, _, hs = _drives(_load_steps(x, at, inside, step, T), w, b, C, eps, inside, T)
+    _, _, hs = _drives(xs, w, b, C, eps, inside, T)
     ys = respond(hs, decay, threshold, sharpness, softness, T, KIND, ATAN)
+    if DROP:
+        factor = _gain(n, c, L, C, seed, keep, path_keep)
     for t in tl.static_range(T):
         value = ys[t]
         if DROP:
-            value *= _gain(n, c, L, C, seed, keep, path_keep)
+            value *= factor
         if RESIDUAL:
-            value += tl.load(residual + t * step + at, mask=inside, other=0.0).to(tl.float32)
+            value += added[t]
         tl.store(y + t * step + at, value.to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["N", "L"])
 def token_grad(
     x, weight, bias, grad, dx, partial, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness,
-    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, DROP: tl.constexpr, LOOPS: tl.constexpr,
-    ROWS: tl.constexpr, BC: tl.constexpr,
+    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """dx, and each program's sums of dL/dH and dL/dH * xhat -> partial [programs, 2, C]."""
-    c = tl.arange(0, BC)
+    """dx, and each program's sums of dL/dH and dL/dH * xhat -> partial [programs, 2, C].
+
+    A program takes every so many-th tile; the next is on its way while one is worked on.
+    """
+    programs, tiles = tl.num_programs(0), tl.cdiv(N, ROWS)
     step = tl.cast(N, tl.int64) * C
+    n, c, at, inside = _tile(tl.program_id(0), N, C, ROWS, BC)
     w, b = _affine(weight, bias, c, C)
     one = tl.zeros([ROWS, BC], tl.float32)
     two = tl.zeros([ROWS, BC], tl.float32)
-    for k in range(LOOPS):
-        n = (tl.program_id(0) * LOOPS + k) * ROWS + tl.arange(0, ROWS)
-        inside = (n < N)[:, None] & (c < C)[None, :]
-        at = n.to(tl.int64)[:, None] * C + c[None, :]
-        hats, spreads, hs = _drives(_load_steps(x, at, inside, step, T), w, b, C, eps, inside, T)
-        gs = _load_steps(grad, at, inside, step, T)
+    next_x = _load_raw(x, at, inside, step, T)
+    next_g = _load_raw(grad, at, inside, step, T)
+    for tile in range(tl.program_id(0), tiles, programs):
+        n, c, at, inside = _tile(tile, N, C, ROWS, BC)
+        xs = _widen(next_x, T)
+        gs = _widen(next_g, T)
+        _, _, after, there = _tile(tile + programs, N, C, ROWS, BC)
+        next_x = _load_raw(x, after, there, step, T)
+        next_g = _load_raw(grad, after, there, step, T)
+        hats, spreads, hs = _drives(xs, w, b, C, eps, inside, T)
         if DROP:
             factor = _gain(n, c, L, C, seed, keep, path_keep)
             scaled = ()

@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from spikehtr.kernels import tokennorm as device
+from spikehtr.kernels.addup import add_rows
 from spikehtr.kernels.describe import Neuron
 from spikehtr.kernels.layout import on_device, power_of_two
 
-_LOOPS = 4  # tokens' tiles a backward program adds up before it writes its sums
+_PROGRAMS = 792  # of a backward pass, at most: six for each multiprocessor of an H200. Each writes sums of its own
+_ELEMENTS = {"apply": 8, "grad": 8}  # of a step's tile in a thread's registers
+_WARPS = 4  # of a program, where a token's channels are not too many
 _BLOCK = 1024
 
 
@@ -47,9 +50,11 @@ class Plan(NamedTuple):
         return self.tokens, seed, 1 - rate, 1 - path_rate
 
 
-def _blocks(channels: int) -> dict[str, int]:
+def blocks(channels: int, kernel: str) -> dict[str, int]:
+    """Tile and warps: as many tokens as make `_ELEMENTS` a thread, but one at least, whatever its channels are."""
     block = power_of_two(channels)
-    return {"ROWS": max(1, 2048 // block), "BC": block, "num_warps": 8 if block <= 2048 else 16}
+    rows = max(1, 32 * _WARPS * _ELEMENTS[kernel] // block)
+    return {"ROWS": rows, "BC": block, "num_warps": min(16, max(_WARPS, rows * block // (32 * 2 * _ELEMENTS[kernel])))}
 
 
 class _TokenNormNeuron(torch.autograd.Function):
@@ -59,12 +64,12 @@ class _TokenNormNeuron(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, plan: Plan) -> Tensor:
         (steps, tokens, channels), neuron = x.shape, plan.neuron
         y = torch.empty_like(x, dtype=plan.dtype)
-        blocks = _blocks(channels)
+        shape = blocks(channels, "apply")
         with on_device(x):
-            device.token_apply[(-(-tokens // blocks["ROWS"]),)](
+            device.token_apply[(-(-tokens // shape["ROWS"]),)](
                 x, weight, bias, residual, y, tokens, channels, *plan.dropping, plan.eps, neuron.decay,
                 neuron.threshold, neuron.sharpness, neuron.softness, T=steps, KIND=neuron.kind, ATAN=neuron.atan,
-                RESIDUAL=residual is not None, DROP=plan.drop is not None, **blocks,
+                RESIDUAL=residual is not None, DROP=plan.drop is not None, **shape,
             )  # fmt: skip
         ctx.save_for_backward(x, weight, bias)
         ctx.plan, ctx.has_residual = plan, residual is not None
@@ -77,16 +82,16 @@ class _TokenNormNeuron(torch.autograd.Function):
         (steps, tokens, channels), neuron = x.shape, plan.neuron
         grad = grad.contiguous()
         dx = torch.empty_like(x)
-        blocks = _blocks(channels)
-        programs = -(-tokens // (blocks["ROWS"] * _LOOPS))
+        shape = blocks(channels, "grad")
+        programs = min(_PROGRAMS, -(-tokens // shape["ROWS"]))
         partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
         with on_device(x):
             device.token_grad[(programs,)](
                 x, weight, bias, grad, dx, partial, tokens, channels, *plan.dropping, plan.eps,
                 neuron.decay, neuron.threshold, neuron.sharpness, T=steps, KIND=neuron.kind, ATAN=neuron.atan,
-                DROP=plan.drop is not None, LOOPS=_LOOPS, **blocks,
+                DROP=plan.drop is not None, **shape,
             )  # fmt: skip
-        dbias, dweight = partial.sum(0).unbind(0)
+        dbias, dweight = add_rows(partial).unbind(0)
         return dx, dweight, dbias, grad if ctx.has_residual else None, None
 
 
