@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from spikehtr.kernels import groupnorm as device
+from spikehtr.kernels.addup import add_rows
 from spikehtr.kernels.describe import Neuron
 from spikehtr.kernels.layout import COLUMNS, channel_block, channels_last, channels_second, on_device, power_of_two
 
-_ROWS = 4  # that a program adds up before it writes its sums
+_ROWS, _PROGRAMS = 4, 16  # rows that a program adds up, at most, and programs that a line has then, at least
 
 
 def _back_columns(channels: int) -> int:
@@ -40,8 +41,16 @@ class Sizes(NamedTuple):
     C: int
 
     @property
+    def rows(self) -> int:
+        """That a program adds up before it writes its sums: fewer where maps are small, or the device would idle.
+
+        Never chosen by the batch or the width: a line's sums must not hang on them.
+        """
+        return max(1, min(_ROWS, self.H * self.blocks // _PROGRAMS))
+
+    @property
     def chunks(self) -> int:
-        return -(-self.H // _ROWS)
+        return -(-self.H // self.rows)
 
     @property
     def blocks(self) -> int:
@@ -65,7 +74,7 @@ def channel_sums(x: Tensor, widths: Tensor) -> Tensor:
     partial = x.new_empty((size.T * size.B, size.chunks, 2, size.C), dtype=torch.float32)
     with on_device(x):
         device.sums[(size.T * size.B * size.chunks * size.blocks,)](
-            x, widths, partial, *size[1:], R=_ROWS, **_blocks(size)
+            x, widths, partial, *size[1:], R=size.rows, **_blocks(size)
         )
     return partial
 
@@ -129,7 +138,7 @@ class _NormNeuron(torch.autograd.Function):
         numbers = (*size[1:], neuron.decay, neuron.threshold, neuron.sharpness)
         with on_device(x):
             device.grad_sums[(len(slopes),)](
-                x, scale, shift, widths, grad, alpha, gain, partial, slopes, *numbers, R=_ROWS,
+                x, scale, shift, widths, grad, alpha, gain, partial, slopes, *numbers, R=size.rows,
                 **flags,
             )  # fmt: skip
             device.grad_moments[(rows, groups)](
@@ -140,7 +149,7 @@ class _NormNeuron(torch.autograd.Function):
                 x, scale, shift, factors, widths, grad, alpha, gain, through, dx, *numbers,
                 THROUGH=through is not None, **flags,
             )  # fmt: skip
-        dbias, dweight = by_channel.sum(0).unbind(0)
+        dbias, dweight = add_rows(by_channel).unbind(0)
         dalpha = slopes.sum() if alpha is not None else None
         return dx, None, None, dweight, dbias, dalpha, grad if ctx.has_residual else None, None, None
 
