@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from kernels_help import DEVICE, needs_gpu
 
+from spikehtr.kernels import depthwise_op
 from spikehtr.kernels.depthwise_op import Plan, depthwise
 from spikehtr.model.masking import column_mask, valid_mask
 from spikehtr.model.mixer import along_tokens
@@ -40,6 +41,15 @@ def compare(case, tolerance):
 )
 def test_sizes_and_kernels(channels, height, width, kernel):
     compare(make(1, channels, height, width, kernel), 1e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_program_takes_several_maps(steps, monkeypatch):
+    monkeypatch.setattr(depthwise_op, "_PROGRAMS", 1)
+    monkeypatch.setattr(depthwise_op, "_ROWS", 8)
+    case = make(steps, 6, 2, 5, (3, 3))  # four maps would be too many for two, and do not divide six
+    assert depthwise_op.maps_a_program(case[0].movedim(2, 4).flatten(0, 1)) == min(4, 2 * steps)
+    compare(case, 1e-5)
 
 
 def test_half_precision():

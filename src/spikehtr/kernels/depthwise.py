@@ -36,7 +36,7 @@ def _within(h, c, H):
 @triton.jit
 def _load_row(x, n, h, w, c, H, W, C, limit, LEFT: tl.constexpr, COUNT: tl.constexpr):
     """COUNT columns of row h from w - LEFT on, each a tile [BS, BC]; zeros past the edges and from `limit` on."""
-    row = x + (n.to(tl.int64) * H + h) * W * C
+    row = x + (tl.cast(n, tl.int64) * H + h) * W * C
     inside = (_within(h, c, H) & (c < C))[None, :]
     tiles = ()
     for j in tl.static_range(COUNT):
@@ -110,39 +110,40 @@ def walk(
         tl.store(at + C, tl.sum(two, axis=0), mask=c < C)
 
 
-@triton.jit(do_not_specialize=["B", "H", "W"])
+@triton.jit(do_not_specialize=["N", "B", "H", "W"])
 def tap_sums(
-    x, grad, widths, partial, B, H, W, C, KH: tl.constexpr, KW: tl.constexpr, S: tl.constexpr, BS: tl.constexpr,
-    BC: tl.constexpr,
+    x, grad, widths, partial, N, B, H, W, C, MAPS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, S: tl.constexpr,
+    BS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Sums of grad * shifted x -> partial [programs, KH*KW, C]: the taps' gradient, not yet added up."""
-    n, place, w, c = _place(W, C, S, BS, BC)
-    limit = tl.load(widths + n % B).to(tl.int32)
+    """Sums of grad * shifted x over MAPS maps -> partial [programs, KH*KW, C]: the taps' gradient, not yet added up."""
+    group, place, w, c = _place(W, C, S, BS, BC)
     zero = tl.zeros([BS, BC], tl.float32)
     totals = ()
     for _ in tl.static_range(KH * KW):
         totals = totals + (zero,)
     top = KH // 2
-    grads = ()  # grads[i * S + s]: column s of row h + top - i, which tap row i joins to the input's row h
-    for i in tl.static_range(KH):
-        grads = grads + _load_row(grad, n, top - i, w, c, H, W, C, limit, 0, S)
-    tiles = _load_row(x, n, 0, w, c, H, W, C, limit, KW // 2, S + KW - 1)
-    for h in range(H):
-        ahead = _load_row(x, n, h + 1, w, c, H, W, C, limit, KW // 2, S + KW - 1)
-        below = _load_row(grad, n, h + 1 + top, w, c, H, W, C, limit, 0, S)
-        values = ()
-        for j in tl.static_range(S + KW - 1):
-            values = values + (tiles[j].to(tl.float32),)
-        added = ()
+    for n in range(group * MAPS, tl.minimum(group * MAPS + MAPS, N)):
+        limit = tl.load(widths + n % B).to(tl.int32)
+        grads = ()  # grads[i * S + s]: column s of row h + top - i, which tap row i joins to the input's row h
         for i in tl.static_range(KH):
-            for j in tl.static_range(KW):
-                total = totals[i * KW + j]
-                for s in tl.static_range(S):
-                    total += values[s + j] * grads[i * S + s].to(tl.float32)
-                added = added + (total,)
-        totals = added
-        grads = below + grads[: (KH - 1) * S]
-        tiles = ahead
+            grads = grads + _load_row(grad, n, top - i, w, c, H, W, C, limit, 0, S)
+        tiles = _load_row(x, n, 0, w, c, H, W, C, limit, KW // 2, S + KW - 1)
+        for h in range(H):
+            ahead = _load_row(x, n, h + 1, w, c, H, W, C, limit, KW // 2, S + KW - 1)
+            below = _load_row(grad, n, h + 1 + top, w, c, H, W, C, limit, 0, S)
+            values = ()
+            for j in tl.static_range(S + KW - 1):
+                values = values + (tiles[j].to(tl.float32),)
+            added = ()
+            for i in tl.static_range(KH):
+                for j in tl.static_range(KW):
+                    total = totals[i * KW + j]
+                    for s in tl.static_range(S):
+                        total += values[s + j] * grads[i * S + s].to(tl.float32)
+                    added = added + (total,)
+            totals = added
+            grads = below + grads[: (KH - 1) * S]
+            tiles = ahead
     for k in tl.static_range(KH * KW):
         at = partial + (place.to(tl.int64) * (KH * KW) + k) * C + c
         tl.store(at, tl.sum(totals[k], axis=0), mask=c < C)

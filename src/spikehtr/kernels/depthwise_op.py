@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from spikehtr.kernels import depthwise as device
+from spikehtr.kernels.addup import add_rows
 from spikehtr.kernels.layout import on_device
 
 _STRIP, _STRIPS, _CHANNELS = 4, 8, 32  # columns a thread holds of two channels; a program has 4 warps of such threads
 _COLUMNS = _STRIP * _STRIPS
 _BLOCKS = {"S": _STRIP, "BS": _STRIPS, "BC": _CHANNELS}
+_ROWS, _PROGRAMS = 32, 1024  # of the taps' gradient: rows worth writing a program's sums for, and enough programs
 
 
 class Plan(NamedTuple):
@@ -21,9 +23,15 @@ class Plan(NamedTuple):
     fork: bool = False  # also hand x through, so that both gradients meet in one pass
 
 
-def _grid(x: Tensor) -> tuple[int]:
+def _grid(x: Tensor, maps: int = 1) -> tuple[int]:
     n, _, w, c = x.shape
-    return (n * -(-w // _COLUMNS) * -(-c // _CHANNELS),)
+    return (-(-n // maps) * -(-w // _COLUMNS) * -(-c // _CHANNELS),)
+
+
+def maps_a_program(x: Tensor) -> int:
+    """How many maps a program adds up for the taps' gradient: at the end it adds up its threads' sums, tap by tap, and
+    for few rows that would take longer than the rows."""
+    return max(1, min(_ROWS // x.shape[1], _grid(x)[0] // _PROGRAMS))
 
 
 def _walk(
@@ -72,14 +80,14 @@ class _Depthwise(torch.autograd.Function):
             through = None if through is None else through.contiguous()
             dx = _walk(grad, weight, widths, x.dtype, through=through, flip=True)[0]
         if ctx.needs_input_grad[1]:
-            n, h, w, c = x.shape
-            taps = weight[0].numel()
-            partial = x.new_empty((n * -(-w // _COLUMNS), taps, c), dtype=torch.float32)
+            (n, h, w, c), maps = x.shape, maps_a_program(x)
+            partial = x.new_empty((-(-n // maps) * -(-w // _COLUMNS), weight[0].numel(), c), dtype=torch.float32)
             with on_device(x):
-                device.tap_sums[_grid(x)](
-                    x, grad, widths, partial, len(widths), h, w, c, KH=weight.shape[2], KW=weight.shape[3], **_BLOCKS
-                )
-            dweight = partial.sum(0).t().reshape(weight.shape).to(weight.dtype)
+                device.tap_sums[_grid(x, maps)](
+                    x, grad, widths, partial, n, len(widths), h, w, c, MAPS=maps, KH=weight.shape[2],
+                    KW=weight.shape[3], maxnreg=168 if weight.shape[2] > 1 else None, **_BLOCKS,
+                )  # fmt: skip
+            dweight = add_rows(partial).t().reshape(weight.shape).to(weight.dtype)
         return dx, dweight, None, None
 
 
