@@ -44,6 +44,20 @@ def test_equals_torch(lengths, target_lengths, labels):
     assert torch.allclose(slopes, our_slopes, atol=1e-5)
 
 
+@pytest.mark.parametrize("most", [7, 8, 9])  # a tile holds as many blanks as labels and one more
+def test_targets_that_just_fill_a_tile(most):
+    (costs, slopes), (our_costs, our_slopes) = both(*lines([20, 20, 12], [most, most - 1, 1]))
+    assert torch.allclose(costs, our_costs, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(slopes, our_slopes, atol=1e-5)
+
+
+def test_costs_are_the_same_where_no_gradient_is_asked_for():
+    logits, targets, lengths, target_lengths = lines([7, 5, 3], [3, 1, 3])
+    costs = ctc_costs(logits.log_softmax(-1), lengths, targets, target_lengths)
+    again = ctc_costs(logits.requires_grad_().log_softmax(-1), lengths, targets, target_lengths)
+    assert torch.equal(costs, again)
+
+
 def test_a_line_that_cannot_be_spelled_costs_nothing():
     logits, targets, lengths, target_lengths = lines([3, 8], [3, 3])
     targets[0] = 1  # three equal labels need five frames

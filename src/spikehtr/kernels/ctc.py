@@ -1,9 +1,11 @@
 """CTC cost and gradient with every length left on the device: `torch`'s own reads them back and so stops the host.
 
-A program takes one line and walks its frames; the states (labels with blanks between) of one frame are one tile. The
-forward pass keeps alpha; the backward pass walks back and turns alpha and beta into each state's share of the frame,
-which one small matrix product gathers by label. No atomics, so gradients repeat. `model.losses.ctc` is the
-specification: costs of lines that cannot be spelled are 0.
+A program takes one line and walks its frames, from the first on or from the last one back: the backward recursion is
+the forward one of the line turned round, so both are one kernel and run side by side. A frame's states are two tiles,
+the blanks and the labels behind them: blank i follows blank i and label i - 1, label i follows itself, blank i and,
+unless they are alike, label i - 1. Both walks together give each state's share of a frame, which one small matrix
+product gathers by label. No atomics, so gradients repeat. `model.losses.ctc` is the specification: costs of lines that
+cannot be spelled are 0.
 """
 # mypy: ignore-errors
 
@@ -20,113 +22,130 @@ from spikehtr.kernels.layout import on_device, power_of_two
 
 _NEVER = tl.constexpr(-1e30)  # log of no chance at all, finite so that differences stay numbers
 _IMPOSSIBLE = 1e29
+_STATES = 128  # blanks, and labels, of a warp: alone it need not wait for others, and a frame is all waiting
+_ROWS = 8  # frames of a program that takes shares
 
 
 @triton.jit
-def _states(targets, target_lengths, U, S: tl.constexpr):
-    """Number of labels, states, their labels (blank is 0), which exist, and which may be reached past a blank."""
-    b = tl.program_id(0)
-    u = tl.load(target_lengths + b).to(tl.int32)
-    s = tl.arange(0, S)
-    inside = s < 2 * u + 1
-    is_label = inside & (s % 2 == 1)
-    label = tl.load(targets + b * U + s // 2, mask=is_label, other=0).to(tl.int32)
-    before = tl.load(targets + b * U + s // 2 - 1, mask=is_label & (s > 1), other=0).to(tl.int32)
-    return u, s, label, inside, is_label & (s > 1) & (label != before)
+def _either(a, b):
+    """log(exp a + exp b)"""
+    most = tl.maximum(a, b)
+    return most + tl.log(1.0 + tl.exp(tl.minimum(a, b) - most))
 
 
 @triton.jit
-def _either(a, b, c):
+def _any(a, b, c):
     """log(exp a + exp b + exp c)"""
     most = tl.maximum(tl.maximum(a, b), c)
     return most + tl.log(tl.exp(a - most) + tl.exp(b - most) + tl.exp(c - most))
 
 
 @triton.jit
-def ctc_alpha(log_probs, lengths, targets, target_lengths, alpha, cost, L, V, U, S: tl.constexpr):
-    """log_probs [B, L, V] -> alpha [B, L, S], the largest of each frame taken off and summed apart, and cost [B].
+def ctc_walk(log_probs, lengths, targets, target_lengths, states, cost, L, V, U, HALF: tl.constexpr):
+    """log_probs [B, L, V] -> states [ways, B, L, 2, HALF], blanks and labels, and cost [B].
 
-    As plain logarithms a long line's would be in the hundreds, and fp32 has few digits left there.
+    The first way gives alpha, the second beta without its own frame's probability. The largest of each frame is taken
+    off and summed apart: as plain logarithms a long line's would be in the hundreds, where fp32 has few digits left.
     """
-    b = tl.program_id(0)
+    b, back = tl.program_id(0), tl.program_id(1)
     n = tl.load(lengths + b).to(tl.int32)
-    u, s, label, inside, skips = _states(targets, target_lengths, U, S)
-    frame = log_probs + b.to(tl.int64) * L * V
-    out = alpha + b.to(tl.int64) * L * S + s
-    a = tl.where(inside & (s < 2), tl.load(frame + label), _NEVER)
-    tl.store(out, a)
+    u = tl.load(target_lengths + b).to(tl.int32)
+    i = tl.arange(0, HALF)
+    is_blank, is_label = i <= u, i < u
+    mine = tl.where(back == 1, u - 1 - i, i)  # the i-th label on this way
+    label = tl.load(targets + b * U + mine, mask=is_label, other=0).to(tl.int32)
+    before = tl.load(targets + b * U + mine - 1 + 2 * back, mask=is_label & (i > 0), other=0).to(tl.int32)
+    leaps = is_label & (i > 0) & (label != before)
+    frames = log_probs + b.to(tl.int64) * L * V
+    out = states + (back * tl.num_programs(0) + b).to(tl.int64) * L * 2 * HALF
+    blank_place, label_place = tl.where(back == 1, u - i, i), HALF + mine
+
+    at = tl.where(back == 1, n - 1, 0)
+    ahead_blank = tl.load(frames + at * V + i * 0)
+    ahead_label = tl.load(frames + at * V + label)
+    to_blank = tl.where(i == 0, 0.0, _NEVER)  # how likely a state is come to, before its frame is seen
+    to_label = tl.where(is_label & (i == 0), 0.0, _NEVER)
+    most = tl.max(to_blank, axis=0)
+    last = to_blank
     scale = tl.zeros([1], tl.float64)
-    for t in range(1, n):
-        one = tl.where(s > 0, tl.gather(a, tl.maximum(s - 1, 0), 0), _NEVER)
-        two = tl.where(skips, tl.gather(a, tl.maximum(s - 2, 0), 0), _NEVER)
-        a = tl.where(inside, _either(a, one, two) + tl.load(frame + t * V + label), _NEVER)
-        most = tl.max(a, axis=0)
-        a -= most
+    for _ in range(n):
+        row = out + at.to(tl.int64) * 2 * HALF
+        blank = tl.where(is_blank, to_blank + ahead_blank, _NEVER)
+        own = tl.where(is_label, to_label + ahead_label, _NEVER)
+        at = tl.where(back == 1, tl.maximum(at - 1, 0), tl.minimum(at + 1, n - 1))
+        ahead_blank = tl.load(frames + at * V + i * 0)  # on its way while this frame is worked on
+        ahead_label = tl.load(frames + at * V + label)
+        behind = tl.where(i > 0, tl.gather(own, tl.maximum(i - 1, 0), 0), _NEVER)
+        most = tl.max(tl.maximum(blank, own), axis=0)
+        tl.store(row + blank_place, tl.where(back == 1, to_blank, blank - most), mask=is_blank)
+        tl.store(row + label_place, tl.where(back == 1, to_label, own - most), mask=is_label)
+        # A line ends in its last blank or its last label, which lie in different places.
+        last = tl.maximum(tl.where(i == u, blank, _NEVER), tl.where(i == u - 1, own, _NEVER)) - most
+        to_blank = _either(blank, behind) - most
+        to_label = _any(own, blank, tl.where(leaps, behind, _NEVER)) - most
         scale += most
-        tl.store(out + t * S, a)
-    last = tl.where(inside & (s >= 2 * u - 1), a, _NEVER)
     most = tl.max(last, axis=0)
     ends = most + tl.log(tl.sum(tl.exp(last - most), axis=0))
-    tl.store(cost + b + tl.arange(0, 1), (-(scale + ends)).to(tl.float32))
+    if back == 0:
+        tl.store(cost + b + tl.arange(0, 1), (-(scale + ends)).to(tl.float32))
 
 
 @triton.jit
-def ctc_shares(log_probs, lengths, targets, target_lengths, alpha, cost, shares, L, V, U, limit, S: tl.constexpr):
-    """shares [B, L, S]: how likely each state is at each frame, given the target. Rows past a line's end stay as is."""
+def ctc_shares(
+    states, lengths, target_lengths, cost, grad, shares, B, L, limit, ROWS: tl.constexpr, HALF: tl.constexpr
+):
+    """shares [B, L, 2 * HALF]: how likely each state is at each frame, given the target, times minus the cost's
+    gradient; 0 past a line's end."""
     b = tl.program_id(0)
     n = tl.load(lengths + b).to(tl.int32)
-    u, s, label, inside, _ = _states(targets, target_lengths, U, S)
-    frame = log_probs + b.to(tl.int64) * L * V
-    first = b.to(tl.int64) * L * S + s
-    counts = tl.where(inside, tl.load(cost + b), limit) < limit
-    leaps = inside & (s % 2 == 1) & (s + 2 < 2 * u)
-    leaps = leaps & (label != tl.load(targets + b * U + s // 2 + 1, mask=leaps, other=0).to(tl.int32))
-    beta = tl.where(inside & (s >= 2 * u - 1), 0.0, _NEVER)  # without its own frame's probability
-    for i in range(n):
-        t = n - 1 - i
-        both = tl.where(inside, tl.load(alpha + first + t * S) + beta, _NEVER)
-        share = tl.exp(both - tl.max(both, axis=0))
-        tl.store(shares + first + t * S, tl.where(counts, share / tl.sum(share, axis=0), 0.0))
-        after = tl.where(inside, beta + tl.load(frame + t * V + label), _NEVER)
-        one = tl.where(s < 2 * u, tl.gather(after, tl.minimum(s + 1, S - 1), 0), _NEVER)
-        two = tl.where(leaps, tl.gather(after, tl.minimum(s + 2, S - 1), 0), _NEVER)
-        beta = tl.where(inside, _either(after, one, two), _NEVER)
-        beta -= tl.max(beta, axis=0)
+    u = tl.load(target_lengths + b).to(tl.int32)
+    t = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    s = tl.arange(0, 2 * HALF)
+    inside = (s <= u) | ((s >= HALF) & (s < HALF + u))
+    valid = (t < n)[:, None] & inside[None, :]
+    at = (b * L + t).to(tl.int64)[:, None] * (2 * HALF) + s[None, :]
+    way = tl.cast(B, tl.int64) * L * (2 * HALF)
+    both = tl.load(states + at, mask=valid, other=_NEVER) + tl.load(states + way + at, mask=valid, other=_NEVER)
+    share = tl.exp(both - tl.max(both, axis=1)[:, None])
+    factor = tl.where(tl.load(cost + b) < limit, -tl.load(grad + b), 0.0)
+    share = tl.where(valid, share / tl.sum(share, axis=1)[:, None] * factor, 0.0)
+    tl.store(shares + at, share, mask=(t < L)[:, None])
 
 
 class _CTC(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths: Tensor) -> Tensor:
         batch, frames, labels = log_probs.shape
-        states = power_of_two(2 * targets.shape[1] + 1)
-        alpha, cost = log_probs.new_empty(batch, frames, states), log_probs.new_empty(batch)
+        half = power_of_two(targets.shape[1] + 1)
+        ways = 2 if ctx.needs_input_grad[0] else 1
+        states, cost = log_probs.new_empty(ways, batch, frames, 2, half), log_probs.new_empty(batch)
         with on_device(log_probs):
-            ctc_alpha[(batch,)](
-                log_probs, lengths, targets, target_lengths, alpha, cost,
-                frames, labels, targets.shape[1], S=states, num_warps=_warps(states),
+            ctc_walk[(batch, ways)](
+                log_probs, lengths, targets, target_lengths, states, cost,
+                frames, labels, targets.shape[1], HALF=half, num_warps=_warps(half),
             )  # fmt: skip
-        ctx.save_for_backward(log_probs, targets, lengths, target_lengths, alpha, cost)
+        ctx.save_for_backward(states, targets, lengths, target_lengths, cost)
+        ctx.labels = labels
         return torch.where(cost < _IMPOSSIBLE, cost, 0.0)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        log_probs, targets, lengths, target_lengths, alpha, cost = ctx.saved_tensors
-        batch, frames, labels = log_probs.shape
-        states = alpha.shape[2]
-        shares = torch.zeros_like(alpha)
-        with on_device(log_probs):
-            ctc_shares[(batch,)](
-                log_probs, lengths, targets, target_lengths, alpha, cost, shares,
-                frames, labels, targets.shape[1], _IMPOSSIBLE, S=states, num_warps=_warps(states),
+        states, targets, lengths, target_lengths, cost = ctx.saved_tensors
+        _, batch, frames, _, half = states.shape
+        shares = states.new_empty(batch, frames, 2 * half)
+        with on_device(states):
+            ctc_shares[(batch, triton.cdiv(frames, _ROWS))](
+                states, lengths, target_lengths, cost, grad.contiguous(), shares, batch, frames, _IMPOSSIBLE,
+                ROWS=_ROWS, HALF=half,
             )  # fmt: skip
-        own = targets.new_zeros(batch, states)  # the label of each state; those past the end have no share
-        own[:, 1 : 2 * targets.shape[1] : 2] = targets
-        which = (own[:, :, None] == torch.arange(labels, device=own.device)).to(shares.dtype)  # [B, S, V]
-        return torch.bmm(shares * -grad[:, None, None], which), None, None, None
+        own = targets.new_zeros(batch, 2 * half)  # the label of each state; those past the end have no share
+        own[:, half : half + targets.shape[1]] = targets
+        which = (own[:, :, None] == torch.arange(ctx.labels, device=own.device)).to(shares.dtype)  # [B, S, V]
+        return torch.bmm(shares, which), None, None, None
 
 
-def _warps(states: int) -> int:
-    return max(1, min(8, states // 64))
+def _warps(half: int) -> int:
+    return max(1, min(8, half // _STATES))
 
 
 def ctc_costs(log_probs: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor) -> Tensor:
