@@ -36,6 +36,14 @@ def test_equals_sorting_to_the_last_bit(kind, height, width):
         assert torch.equal(one, other)
 
 
+def test_two_maps_at_once():
+    (one, widths), (two, _) = maps(), maps(kind="signed")
+    found = fast.quantiles_of_two(torch.stack([one, two]), widths, (0.1,), (0.5, 0.9))
+    expected = quantiles(one, widths, 0.1) + quantiles(two, widths, 0.5, 0.9)
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+
+
 def test_what_lies_in_the_padding_does_not_matter():
     a, widths = maps()
     wider = torch.nn.functional.pad(a, (0, 40), value=-7.0)

@@ -1,11 +1,13 @@
-"""InkCoder's evidence in six short passes over single-channel maps, instead of some 150 (Appendix A).
+"""InkCoder's evidence in seven short passes over single-channel maps, instead of some 150 (Appendix A).
 
-    grey -> smooth -> (coarse edges) -> edges -> intensity and edge proxies -> evidence of every step
+    grey -> smooth -> (coarse edges) -> edges -> ink and supported edges -> coherent edges -> evidence of every step
 
-A program takes a tile of BH rows and BW columns. Every operator clamps its neighbours to the line's own columns, which
+A program takes BW columns and walks down BH rows: what it has read of the rows above stays in registers, so that a box
+of SIDE x SIDE pixels costs SIDE loads a pixel. Every operator clamps its neighbours to the line's own columns, which
 is what `extend` and replicated borders come to. `model.inkcoder` is the specification.
 """
 # mypy: ignore-errors
+# ruff: noqa: RUF005 - the kernel language joins tuples with a plus only
 
 from __future__ import annotations
 
@@ -16,26 +18,27 @@ from torch import Tensor
 
 from spikehtr.config import InkCoderConfig
 from spikehtr.kernels.layout import on_device
-from spikehtr.kernels.quantile import quantiles
+from spikehtr.kernels.quantile import quantiles_of_two
 
-_ROWS, _COLUMNS = 16, 32  # of a tile
+_ROWS, _COLUMNS, _WARPS = 16, 256, 4  # of a program
+_PIXELS = 1024  # of a program that looks at no neighbours
 _EPS = 1e-6
 _NO_CONTRAST = 1e-3
 
 
 @triton.jit
 def _place(widths, H, W, BH: tl.constexpr, BW: tl.constexpr):
-    """This program's line, its rows and columns, where they are inside the map, the line's width and first pixel."""
+    """This program's line, first row and the row past its last, columns, the line's width and first pixel."""
     across = tl.cdiv(W, BW)
     b = tl.program_id(0)
-    y = (tl.program_id(1) // across) * BH + tl.arange(0, BH)[:, None]
-    x = (tl.program_id(1) % across) * BW + tl.arange(0, BW)[None, :]
-    return b, y, x, (y < H) & (x < W), tl.load(widths + b).to(tl.int32), b.to(tl.int64) * H * W
+    top = (tl.program_id(1) // across) * BH
+    x = (tl.program_id(1) % across) * BW + tl.arange(0, BW)
+    return b, top, tl.minimum(top + BH, H), x, tl.load(widths + b).to(tl.int32), b.to(tl.int64) * H * W
 
 
 @triton.jit
 def _at(a, y, x, W, H, width):
-    """Pixels of a line at (y, x), those outside it the nearest inside."""
+    """Pixels of a line at row y and columns x, those outside it the nearest inside."""
     y = tl.minimum(tl.maximum(y, 0), H - 1)
     x = tl.minimum(tl.maximum(x, 0), width - 1)
     return tl.load(a + y * W + x)
@@ -47,93 +50,154 @@ def _soft(a, kappa, tau):
 
 
 @triton.jit
-def box(a, widths, out, H, W, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
-    """Mean over a SIDE x SIDE box."""
-    _, y, x, here, width, first = _place(widths, H, W, BH, BW)
-    total = tl.zeros([BH, BW], tl.float32)
-    for dy in range(-(SIDE // 2), SIDE // 2 + 1):
-        for dx in range(-(SIDE // 2), SIDE // 2 + 1):
-            total += _at(a + first, y + dy, x + dx, W, H, width)
-    tl.store(out + first + y * W + x, total / (SIDE * SIDE), mask=here)
+def _across(a, y, x, W, H, width, SIDE: tl.constexpr):
+    """Sum over SIDE columns around x."""
+    total = _at(a, y, x - SIDE // 2, W, H, width)
+    for i in tl.static_range(1, SIDE):
+        total += _at(a, y, x - SIDE // 2 + i, W, H, width)
+    return total
 
 
 @triton.jit
-def _mean(a, i, j, H, W, width, S: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
-    """A pixel of the S-times smaller line."""
-    total = tl.zeros([BH, BW], tl.float32)
-    for dy in range(S):
-        for dx in range(S):
-            total += _at(a, S * i + dy, S * j + dx, W, H, width)
+def _total(rows, SIDE: tl.constexpr):
+    total = rows[0]
+    for i in tl.static_range(1, SIDE):
+        total += rows[i]
+    return total
+
+
+@triton.jit
+def box(a, widths, out, H, W, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
+    """Mean over a SIDE x SIDE box."""
+    _, top, end, x, width, first = _place(widths, H, W, BH, BW)
+    a += first
+    rows = ()
+    for i in tl.static_range(SIDE - 1):
+        rows = rows + (_across(a, top - SIDE // 2 + i, x, W, H, width, SIDE),)
+    for y in range(top, end):
+        rows = rows + (_across(a, y + SIDE // 2, x, W, H, width, SIDE),)
+        tl.store(out + first + y * W + x, _total(rows, SIDE) / (SIDE * SIDE), mask=x < W)
+        rows = rows[1:]
+
+
+@triton.jit
+def _sobel(up, mid, down, eps):
+    """Magnitude of the gradient, of three rows of three pixels each."""
+    gx = ((up[2] - up[0]) / 2 + 2 * ((mid[2] - mid[0]) / 2) + (down[2] - down[0]) / 2) / 4
+    gy = ((down[0] - up[0]) / 2 + 2 * ((down[1] - up[1]) / 2) + (down[2] - up[2]) / 2) / 4
+    return tl.sqrt(gx * gx + gy * gy + eps * eps)
+
+
+@triton.jit
+def _mean(a, i, j, H, W, width, S: tl.constexpr):
+    """Pixels of the S-times smaller line."""
+    total = _at(a, S * i, S * j, W, H, width)
+    for k in tl.static_range(1, S * S):
+        total += _at(a, S * i + k // S, S * j + k % S, W, H, width)
     return total / (S * S)
+
+
+@triton.jit
+def _coarse_three(a, i, j, H, W, h, width, S: tl.constexpr):
+    """The smaller line's row i at columns left of j, j and right of j."""
+    narrow = (width + S - 1) // S
+    i = tl.minimum(tl.maximum(i, 0), h - 1)
+    left, right = tl.minimum(tl.maximum(j - 1, 0), narrow - 1), tl.minimum(j + 1, narrow - 1)
+    mid = tl.minimum(j, narrow - 1)
+    return (
+        _mean(a, i, left, H, W, width, S),
+        _mean(a, i, mid, H, W, width, S),
+        _mean(a, i, right, H, W, width, S),
+    )
 
 
 @triton.jit
 def coarse_edges(a, widths, out, H, W, h, w, eps, S: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
     """Sobel magnitude of the S-times smaller line, [B, h, w]."""
-    b, i, j, here, width, _ = _place(widths, h, w, BH, BW)
+    b, top, end, j, width, first = _place(widths, h, w, BH, BW)
     a += b.to(tl.int64) * H * W
-    narrow = (width + S - 1) // S
-    up, down = tl.maximum(i - 1, 0), tl.minimum(i + 1, h - 1)
-    left, mid = tl.minimum(tl.maximum(j - 1, 0), narrow - 1), tl.minimum(j, narrow - 1)
-    right = tl.minimum(j + 1, narrow - 1)
-    nw, ne = _mean(a, up, left, H, W, width, S, BH, BW), _mean(a, up, right, H, W, width, S, BH, BW)
-    sw, se = _mean(a, down, left, H, W, width, S, BH, BW), _mean(a, down, right, H, W, width, S, BH, BW)
-    n, s = _mean(a, up, mid, H, W, width, S, BH, BW), _mean(a, down, mid, H, W, width, S, BH, BW)
-    west, east = _mean(a, i, left, H, W, width, S, BH, BW), _mean(a, i, right, H, W, width, S, BH, BW)
-    gx = ((ne - nw) / 2 + 2 * ((east - west) / 2) + (se - sw) / 2) / 4
-    gy = ((sw - nw) / 2 + 2 * ((s - n) / 2) + (se - ne) / 2) / 4
-    tl.store(out + b.to(tl.int64) * h * w + i * w + j, tl.sqrt(gx * gx + gy * gy + eps * eps), mask=here)
+    up = _coarse_three(a, top - 1, j, H, W, h, width, S)
+    mid = _coarse_three(a, top, j, H, W, h, width, S)
+    for i in range(top, end):
+        down = _coarse_three(a, i + 1, j, H, W, h, width, S)
+        tl.store(out + first + i * w + j, _sobel(up, mid, down, eps), mask=j < w)
+        up = mid
+        mid = down
+
+
+@triton.jit
+def _three(a, y, x, W, H, width):
+    return _at(a, y, x - 1, W, H, width), _at(a, y, x, W, H, width), _at(a, y, x + 1, W, H, width)
 
 
 @triton.jit
 def fine_edges(a, small, widths, out, H, W, h, w, eps, S: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
     """The larger of the Sobel magnitude and the coarse one, enlarged bilinearly."""
-    b, y, x, here, width, first = _place(widths, H, W, BH, BW)
+    b, top, end, x, width, first = _place(widths, H, W, BH, BW)
     a += first
-    nw, ne = _at(a, y - 1, x - 1, W, H, width), _at(a, y - 1, x + 1, W, H, width)
-    sw, se = _at(a, y + 1, x - 1, W, H, width), _at(a, y + 1, x + 1, W, H, width)
-    n, s = _at(a, y - 1, x, W, H, width), _at(a, y + 1, x, W, H, width)
-    west, east = _at(a, y, x - 1, W, H, width), _at(a, y, x + 1, W, H, width)
-    gx = ((ne - nw) / 2 + 2 * ((east - west) / 2) + (se - sw) / 2) / 4
-    gy = ((sw - nw) / 2 + 2 * ((s - n) / 2) + (se - ne) / 2) / 4
-    fine = tl.sqrt(gx * gx + gy * gy + eps * eps)
-    narrow = (width + S - 1) // S
     small += b.to(tl.int64) * h * w
-    v, u = tl.maximum((y + 0.5) / S - 0.5, 0.0), tl.maximum((x + 0.5) / S - 0.5, 0.0)
-    i, j = v.to(tl.int32), u.to(tl.int32)
-    v, u = v - i, u - j
-    top = _at(small, i, j, w, h, narrow) * (1 - u) + _at(small, i, j + 1, w, h, narrow) * u
-    bottom = _at(small, i + 1, j, w, h, narrow) * (1 - u) + _at(small, i + 1, j + 1, w, h, narrow) * u
-    tl.store(out + first + y * W + x, tl.maximum(fine, top * (1 - v) + bottom * v), mask=here)
+    narrow = (width + S - 1) // S
+    u = tl.maximum((x + 0.5) / S - 0.5, 0.0)
+    j = u.to(tl.int32)
+    u -= j
+    up = _three(a, top - 1, x, W, H, width)
+    mid = _three(a, top, x, W, H, width)
+    for y in range(top, end):
+        down = _three(a, y + 1, x, W, H, width)
+        v = tl.maximum((x * 0 + y + 0.5) / S - 0.5, 0.0)  # a vector, though it has one value: so it reads alike
+        i = v.to(tl.int32)
+        v -= i
+        above = _at(small, i, j, w, h, narrow) * (1 - u) + _at(small, i, j + 1, w, h, narrow) * u
+        below = _at(small, i + 1, j, w, h, narrow) * (1 - u) + _at(small, i + 1, j + 1, w, h, narrow) * u
+        edges = tl.maximum(_sobel(up, mid, down, eps), above * (1 - v) + below * v)
+        tl.store(out + first + y * W + x, edges, mask=x < W)
+        up = mid
+        mid = down
 
 
 @triton.jit
-def _ink(a, low, high, eps, least):
-    """Q of Eq. 22."""
-    share = tl.minimum(tl.maximum((a - low) / (high - low + eps), 0.0), 1.0)
-    return tl.where(high - low > least, 1.0 - share, 0.0)
-
-
-@triton.jit
-def proxies(
-    smooth, edges, low, high, most, widths, intensity, edge, H, W, eps, least,
-    kappa_int, tau_int, kappa_edge, tau_edge, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr,
-):  # fmt: skip
-    """I_int (Eq. 25) and I_edge (Eqs. 26-28)."""
-    b, y, x, here, width, first = _place(widths, H, W, BH, BW)
+def proxies(smooth, edges, low, high, most, intensity, supported, size, eps, least, kappa, tau, BLOCK: tl.constexpr):
+    """I_int (Eq. 25), and the edges that ink supports (Eqs. 26, 27), pixel by pixel; `size` pixels a line."""
+    b = tl.program_id(0)
+    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    at = b.to(tl.int64) * size + i
     lowest, highest, largest = tl.load(low + b), tl.load(high + b), tl.load(most + b)
-    total = tl.zeros([BH, BW], tl.float32)
-    for dy in range(-(SIDE // 2), SIDE // 2 + 1):
-        for dx in range(-(SIDE // 2), SIDE // 2 + 1):
-            ink = _ink(_at(smooth + first, y + dy, x + dx, W, H, width), lowest, highest, eps, least)
-            bold = tl.minimum(_at(edges + first, y + dy, x + dx, W, H, width) / (largest + eps), 1.0)
-            total += bold * _soft(ink, kappa_int, tau_int)
-    ink = _ink(_at(smooth + first, y, x, W, H, width), lowest, highest, eps, least)
-    bold = tl.minimum(_at(edges + first, y, x, W, H, width) / (largest + eps), 1.0)
-    supported = bold * _soft(ink, kappa_int, tau_int)
-    tl.store(intensity + first + y * W + x, ink, mask=here)
-    coherent = _soft(total / (SIDE * SIDE), kappa_edge, tau_edge)
-    tl.store(edge + first + y * W + x, supported * coherent, mask=here)
+    a = tl.load(smooth + at, mask=i < size, other=0.0)
+    bold = tl.minimum(tl.load(edges + at, mask=i < size, other=0.0) / (largest + eps), 1.0)
+    share = tl.minimum(tl.maximum((a - lowest) / (highest - lowest + eps), 0.0), 1.0)
+    ink = tl.where(highest - lowest > least, 1.0 - share, 0.0)  # Q of Eq. 22
+    tl.store(intensity + at, ink, mask=i < size)
+    tl.store(supported + at, bold * _soft(ink, kappa, tau), mask=i < size)
+
+
+@triton.jit
+def coherent(a, widths, out, H, W, kappa, tau, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
+    """I_edge (Eq. 28): supported edges, where many are near."""
+    _, top, end, x, width, first = _place(widths, H, W, BH, BW)
+    a += first
+    rows = ()
+    for i in tl.static_range(SIDE - 1):
+        rows = rows + (_across(a, top - SIDE // 2 + i, x, W, H, width, SIDE),)
+    for y in range(top, end):
+        rows = rows + (_across(a, y + SIDE // 2, x, W, H, width, SIDE),)
+        near = _soft(_total(rows, SIDE) / (SIDE * SIDE), kappa, tau)
+        tl.store(out + first + y * W + x, _at(a, y, x, W, H, width) * near, mask=x < W)
+        rows = rows[1:]
+
+
+@triton.jit
+def _raw(intensity, edge, part, y, x, W, H, width):
+    i = _at(intensity, y, x, W, H, width)
+    e = _at(edge, y, x, W, H, width)
+    return tl.minimum(tl.maximum((1 - part) * i + part * e, 0.0), 1.0)
+
+
+@triton.jit
+def _raw_across(intensity, edge, part, y, x, W, H, width, SIDE: tl.constexpr):
+    total = _raw(intensity, edge, part, y, x - SIDE // 2, W, H, width)
+    for i in tl.static_range(1, SIDE):
+        total += _raw(intensity, edge, part, y, x - SIDE // 2 + i, W, H, width)
+    return total
 
 
 @triton.jit
@@ -142,20 +206,20 @@ def fuse(
     SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr,
 ):  # fmt: skip
     """D_t (Eqs. 3, 30) of the step in the grid's third axis."""
-    _, y, x, here, width, first = _place(widths, H, W, BH, BW)
+    _, top, end, x, width, first = _place(widths, H, W, BH, BW)
     t = tl.program_id(2)
     part = tl.load(weight + t)
-    total = tl.zeros([BH, BW], tl.float32)
-    for dy in range(-(SIDE // 2), SIDE // 2 + 1):
-        for dx in range(-(SIDE // 2), SIDE // 2 + 1):
-            i = _at(intensity + first, y + dy, x + dx, W, H, width)
-            e = _at(edge + first, y + dy, x + dx, W, H, width)
-            total += tl.minimum(tl.maximum((1 - part) * i + part * e, 0.0), 1.0)
-    i = _at(intensity + first, y, x, W, H, width)
-    e = _at(edge + first, y, x, W, H, width)
-    raw = tl.minimum(tl.maximum((1 - part) * i + part * e, 0.0), 1.0)
-    keep = tl.exp(gamma * tl.log(_soft(total / (SIDE * SIDE), kappa, tau)))
-    tl.store(out + t * tl.cast(size, tl.int64) + first + y * W + x, raw * keep, mask=here)
+    intensity += first
+    edge += first
+    out += t * tl.cast(size, tl.int64) + first
+    rows = ()
+    for i in tl.static_range(SIDE - 1):
+        rows = rows + (_raw_across(intensity, edge, part, top - SIDE // 2 + i, x, W, H, width, SIDE),)
+    for y in range(top, end):
+        rows = rows + (_raw_across(intensity, edge, part, y + SIDE // 2, x, W, H, width, SIDE),)
+        keep = tl.exp(gamma * tl.log(_soft(_total(rows, SIDE) / (SIDE * SIDE), kappa, tau)))
+        tl.store(out + y * W + x, _raw(intensity, edge, part, y, x, W, H, width) * keep, mask=x < W)
+        rows = rows[1:]
 
 
 def _tiles(height: int, width: int) -> int:
@@ -170,20 +234,22 @@ def evidence(gray: Tensor, widths: Tensor, weight: Tensor, c: InkCoderConfig) ->
     s = c.edge_scale
     h, w = -(-H // s), -(-W // s)
     grid, small_grid = (batch, _tiles(H, W)), (batch, _tiles(h, w))
-    tile = {"BH": _ROWS, "BW": _COLUMNS, "num_warps": 4}
-    smooth, edges, intensity, edge = (torch.empty_like(gray) for _ in range(4))
+    tile = {"BH": _ROWS, "BW": _COLUMNS, "num_warps": _WARPS}
+    maps = gray.new_empty(2, *gray.shape)
+    smooth, edges = maps.unbind(0)
+    intensity, supported, edge = (torch.empty_like(gray) for _ in range(3))
     small = gray.new_empty(batch, h, w)
     out = gray.new_empty(len(weight), *gray.shape)
     with on_device(gray):
         box[grid](gray, widths, smooth, H, W, SIDE=c.blur, **tile)
         coarse_edges[small_grid](smooth, widths, small, H, W, h, w, _EPS, S=s, **tile)
         fine_edges[grid](smooth, small, widths, edges, H, W, h, w, _EPS, S=s, **tile)
-        low, high = quantiles(smooth, widths, c.q_low, c.q_high)
-        (most,) = quantiles(edges, widths, c.q_edge)
-        proxies[grid](
-            smooth, edges, low.contiguous(), high.contiguous(), most, widths, intensity, edge, H, W, _EPS, _NO_CONTRAST,
-            c.kappa_int, c.tau_int, c.kappa_edge, c.tau_edge, SIDE=c.density, **tile,
+        low, high, most = quantiles_of_two(maps, widths, (c.q_low, c.q_high), (c.q_edge,))
+        proxies[(batch, triton.cdiv(H * W, _PIXELS))](
+            smooth, edges, low.contiguous(), high.contiguous(), most.contiguous(), intensity, supported, H * W, _EPS,
+            _NO_CONTRAST, c.kappa_int, c.tau_int, BLOCK=_PIXELS,
         )  # fmt: skip
+        coherent[grid](supported, widths, edge, H, W, c.kappa_edge, c.tau_edge, SIDE=c.density, **tile)
         fuse[(*grid, len(weight))](
             intensity, edge, weight.contiguous(), widths, out, H, W, gray.numel(),
             c.kappa_density, c.tau_density, c.gamma_density, SIDE=c.density, **tile,
