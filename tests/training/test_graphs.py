@@ -63,3 +63,11 @@ def test_a_recorded_step_of_spikes(store):  # noqa: F811
     (plain, expected), (recorded, gradients) = found
     assert torch.allclose(recorded, plain, rtol=1e-4)
     assert (gradients - expected).norm() <= 1e-4 * expected.norm()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="memory is pinned for a GPU; there is none here")
+@pytest.mark.parametrize("width", [64, 65])
+def test_padded_batches_stay_pinned(width):
+    values = (torch.zeros(2, 1, 8, width, dtype=torch.uint8), torch.tensor([1, 1]), torch.zeros(2, width // 2).long())
+    batch = Batch(*(value.pin_memory() for value in (*values, torch.tensor([1, 1]), torch.arange(2))))
+    assert all(value.is_pinned() for value in pad_batch(batch))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from spikehtr.data.batching import Batch
@@ -71,7 +70,16 @@ class GraphedStep:
 
 def pad_batch(batch: Batch) -> Batch:
     """White columns and empty labels up to the next of few sizes."""
-    width, labels = batch.images.shape[-1], batch.targets.shape[-1]
-    images = F.pad(batch.images, (0, -width % _COLUMNS), value=255)
-    targets = F.pad(batch.targets, (0, -labels % _LABELS if labels else _LABELS))
-    return batch._replace(images=images, targets=targets)
+    labels = batch.targets.shape[-1]
+    images = _widen(batch.images, -batch.images.shape[-1] % _COLUMNS, 255)
+    return batch._replace(images=images, targets=_widen(batch.targets, -labels % _LABELS if labels else _LABELS, 0))
+
+
+def _widen(value: Tensor, columns: int, fill: int) -> Tensor:
+    """The value itself where nothing is added; pinned if it is, or its way to the device would stop the host."""
+    if columns == 0:
+        return value
+    size = value.shape[-1]
+    wide = value.new_full((*value.shape[:-1], size + columns), fill, pin_memory=value.is_pinned())
+    wide[..., :size] = value
+    return wide
