@@ -37,10 +37,16 @@ def compare(case, tolerance):
 
 @pytest.mark.parametrize(
     ("channels", "height", "width", "kernel"),
-    [(4, 1, 1, (5, 5)), (6, 3, 9, (5, 5)), (34, 2, 5, (3, 3)), (4, 3, 35, (1, 7)), (3, 1, 6, (1, 1))],
+    [(4, 1, 1, (5, 5)), (6, 4, 9, (5, 5)), (34, 2, 5, (3, 3)), (4, 3, 35, (1, 7)), (3, 1, 6, (1, 1))],
 )
 def test_sizes_and_kernels(channels, height, width, kernel):
     compare(make(1, channels, height, width, kernel), 1e-5)
+
+
+@pytest.mark.parametrize(("height", "kernel"), [(1, (3, 3)), (3, (5, 5)), (5, (3, 3))])
+def test_walks_that_are_not_written_out(height, kernel, monkeypatch):
+    monkeypatch.setattr(depthwise_op, "_LOW", 0)
+    compare(make(1, 6, height, 9, kernel), 1e-5)
 
 
 @pytest.mark.parametrize("steps", [1, 3])

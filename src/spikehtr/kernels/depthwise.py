@@ -46,14 +46,65 @@ def _load_row(x, n, h, w, c, H, W, C, limit, LEFT: tl.constexpr, COUNT: tl.const
     return tiles
 
 
+@triton.jit
+def _join(
+    tiles, rows, weights, zero, R: tl.constexpr, HIGH: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    S: tl.constexpr,
+):  # fmt: skip
+    """An input row joined to the output rows it belongs to; all of these then stand one place further on.
+
+    Where the height of maps is known (HIGH), so is the step R, and products with rows outside are left out.
+    """
+    values = ()
+    for j in tl.static_range(S + KW - 1):
+        values = values + (tiles[j].to(tl.float32),)
+    moved = ()
+    for _ in tl.static_range(S):
+        moved = moved + (zero,)
+    for i in tl.static_range(KH):
+        for s in tl.static_range(S):
+            total = rows[i * S + s]
+            if HIGH == 0 or (R - KH // 2 < HIGH and i <= R and i > R - HIGH):
+                for j in tl.static_range(KW):
+                    total += values[s + j] * weights[i * KW + j]
+            moved = moved + (total,)
+    return moved
+
+
+@triton.jit
+def _put_row(
+    y, moved, more, one, two, n, h, w, c, H, W, C, limit, FIRST: tl.constexpr, FLIP: tl.constexpr,
+    THROUGH: tl.constexpr, SUMS: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
+    """Store row h, which lies in `moved` from FIRST on, and add to its sums."""
+    there = (_within(h, c, H) & (c < C))[None, :]
+    row = (n.to(tl.int64) * H + h) * W * C
+    for s in tl.static_range(S):
+        at = row + ((w + s)[:, None] * C + c[None, :])
+        mask = (w + s < W)[:, None] & there
+        value = moved[FIRST + s]
+        if FLIP:  # a gradient: what is taken as 0 has none
+            value = tl.where((w + s < limit)[:, None], value, 0.0)
+        if THROUGH:
+            value += more[s].to(tl.float32)
+        out = value.to(y.dtype.element_ty)
+        tl.store(y + at, out, mask=mask)
+        if SUMS:
+            seen = tl.where((w + s < limit)[:, None] & there, out.to(tl.float32), 0.0)
+            one += seen
+            two += seen * seen
+    return one, two
+
+
 @triton.jit(do_not_specialize=["B", "H", "W"])
 def walk(
-    x, taps, widths, through, y, partial, B, H, W, C, KH: tl.constexpr, KW: tl.constexpr, FLIP: tl.constexpr,
-    THROUGH: tl.constexpr, SUMS: tl.constexpr, S: tl.constexpr, BS: tl.constexpr, BC: tl.constexpr,
+    x, taps, widths, through, y, partial, B, H, W, C, HIGH: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    FLIP: tl.constexpr, THROUGH: tl.constexpr, SUMS: tl.constexpr, S: tl.constexpr, BS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """y = x * taps (+ through); taps [KH*KW, C]. With SUMS also each program's sums, for a norm that follows.
 
-    x is taken as 0 from a line's width on.
+    x is taken as 0 from a line's width on. HIGH is H where the walk is to be written out row by row, without the
+    products of rows outside (of a low map they would be most), else 0.
     """
     n, place, w, c = _place(W, C, S, BS, BC)
     limit = tl.load(widths + n % B).to(tl.int32)
@@ -68,42 +119,33 @@ def walk(
         rows = rows + (zero,)
     one = zero
     two = zero
-    tiles = _load_row(x, n, -(KH // 2), w, c, H, W, C, limit, KW // 2, S + KW - 1)
-    for r in range(H + KH - 1):  # input row r - KH // 2; output row r - (KH - 1) is complete after it
-        ahead = _load_row(x, n, r + 1 - KH // 2, w, c, H, W, C, limit, KW // 2, S + KW - 1)
-        if THROUGH:
-            more = _load_row(through, n, r - (KH - 1), w, c, H, W, C, W, 0, S)
-        values = ()
-        for j in tl.static_range(S + KW - 1):
-            values = values + (tiles[j].to(tl.float32),)
-        moved = ()
-        for _ in tl.static_range(S):
-            moved = moved + (zero,)
-        for i in tl.static_range(KH):
-            for s in tl.static_range(S):
-                total = rows[i * S + s]
-                for j in tl.static_range(KW):
-                    total += values[s + j] * weights[i * KW + j]
-                moved = moved + (total,)
-        h = r - (KH - 1)
-        there = (_within(h, c, H) & (c < C))[None, :]
-        row = (n.to(tl.int64) * H + h) * W * C
-        for s in tl.static_range(S):
-            at = row + ((w + s)[:, None] * C + c[None, :])
-            mask = (w + s < W)[:, None] & there
-            value = moved[KH * S + s]
-            if FLIP:  # a gradient: what is taken as 0 has none
-                value = tl.where((w + s < limit)[:, None], value, 0.0)
-            if THROUGH:
-                value += more[s].to(tl.float32)
-            out = value.to(y.dtype.element_ty)
-            tl.store(y + at, out, mask=mask)
-            if SUMS:
-                seen = tl.where((w + s < limit)[:, None] & there, out.to(tl.float32), 0.0)
-                one += seen
-                two += seen * seen
-        rows = moved[: KH * S]
-        tiles = ahead
+    more = ()
+    if HIGH == 0:
+        tiles = _load_row(x, n, -(KH // 2), w, c, H, W, C, limit, KW // 2, S + KW - 1)
+        for r in range(H + KH - 1):  # input row r - KH // 2; output row r - (KH - 1) is complete after it
+            ahead = _load_row(x, n, r + 1 - KH // 2, w, c, H, W, C, limit, KW // 2, S + KW - 1)
+            added = _load_row(through, n, r - (KH - 1), w, c, H, W, C, W, 0, S) if THROUGH else ()
+            moved = _join(tiles, rows, weights, zero, 0, 0, KH, KW, S)
+            one, two = _put_row(
+                y, moved, added, one, two, n, r - (KH - 1), w, c, H, W, C, limit, KH * S, FLIP, THROUGH, SUMS, S
+            )  # fmt: skip
+            rows = moved[: KH * S]
+            tiles = ahead
+    else:
+        tiles = _load_row(x, n, 0, w, c, H, W, C, limit, KW // 2, S + KW - 1)
+        for r in tl.static_range(KH // 2, HIGH + KH - 1):
+            ahead = tiles
+            if r + 1 - KH // 2 < HIGH:
+                ahead = _load_row(x, n, r + 1 - KH // 2, w, c, H, W, C, limit, KW // 2, S + KW - 1)
+            if THROUGH and r >= KH - 1:
+                more = _load_row(through, n, r - (KH - 1), w, c, H, W, C, W, 0, S)
+            moved = _join(tiles, rows, weights, zero, r, HIGH, KH, KW, S)
+            if r >= KH - 1:
+                one, two = _put_row(
+                    y, moved, more, one, two, n, r - (KH - 1), w, c, H, W, C, limit, KH * S, FLIP, THROUGH, SUMS, S
+                )  # fmt: skip
+            rows = moved[: KH * S]
+            tiles = ahead
     if SUMS:
         at = partial + place.to(tl.int64) * 2 * C + c
         tl.store(at, tl.sum(one, axis=0), mask=c < C)

@@ -14,6 +14,7 @@ from spikehtr.kernels.layout import on_device
 _STRIP, _STRIPS, _CHANNELS = 4, 8, 32  # columns a thread holds of two channels; a program has 4 warps of such threads
 _COLUMNS = _STRIP * _STRIPS
 _BLOCKS = {"S": _STRIP, "BS": _STRIPS, "BC": _CHANNELS}
+_LOW = 4  # rows of a map whose walk is written out; more would take long to compile
 _ROWS, _PROGRAMS = 32, 1024  # of the taps' gradient: rows worth writing a program's sums for, and enough programs
 
 
@@ -49,8 +50,8 @@ def _walk(
     partial = x.new_empty((n, -(-w // _COLUMNS), 2, c), dtype=torch.float32) if want_sums else None
     with on_device(x):
         device.walk[_grid(x)](
-            x, taps, widths, through, y, partial, len(widths), h, w, c, KH=weight.shape[2], KW=weight.shape[3],
-            FLIP=flip, THROUGH=through is not None, SUMS=want_sums, maxnreg=168, **_BLOCKS,
+            x, taps, widths, through, y, partial, len(widths), h, w, c, HIGH=h if h <= _LOW else 0, KH=weight.shape[2],
+            KW=weight.shape[3], FLIP=flip, THROUGH=through is not None, SUMS=want_sums, maxnreg=168, **_BLOCKS,
         )  # fmt: skip
     return y, partial
 
