@@ -38,6 +38,18 @@ def test_matched_mean(length, heads, size, spikes):
     assert_parity(lambda qkv: matched_mean(qkv, mask, heads, torch.float32), plain, x, 1e-5)
 
 
+@pytest.mark.parametrize(("length", "size"), [(9, 8), pytest.param(256, 64, marks=needs_gpu)])
+@pytest.mark.parametrize("spikes", [True, False])
+def test_matched_mean_in_half_precision(length, size, spikes):
+    x = draw(1, 2, length, 6 * size, spikes=spikes).bfloat16()
+    mask = torch.ones(2, length, dtype=torch.bool, device=DEVICE)
+
+    def plain(qkv):
+        return MatchedMean()(*qkv.float().unflatten(-1, (3, 2, -1)).unbind(3)).flatten(3).bfloat16()
+
+    assert_parity(lambda qkv: matched_mean(qkv, mask, 2, torch.bfloat16), plain, x, 1e-2)
+
+
 @pytest.mark.parametrize("lif", [None, LIFConfig(), LIFConfig(surrogate="sigmoid", surrogate_alpha=3.0)])
 @pytest.mark.parametrize(("length", "heads", "size"), [(1, 1, 1), (5, 3, 6)])
 def test_gate(length, heads, size, lif):

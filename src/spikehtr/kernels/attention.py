@@ -1,7 +1,9 @@
 """The mixer's two ways of weighing tokens as device code: linear attention's matched mean, and QK's gate.
 
 Both read q, k (and v) where the projection left them, side by side in [T*B*L, n, heads, d/h], and write the gradient
-to the same places, so that nothing is permuted in memory. Products are of three tf32 parts: fp32, but for a digit.
+to the same places, so that nothing is permuted in memory. PRECISION of products is three tf32 parts (fp32, but for a
+digit), or one where q, k, v are half precision: those are tf32 as they are, counts of spikes too, and results are
+rounded to half precision at once, which takes more digits.
 """
 # mypy: ignore-errors
 
@@ -24,7 +26,7 @@ def _tokens(x, place, start, L, D, part, stride, heads, BL: tl.constexpr, BD: tl
 
 
 @triton.jit
-def _context(qkv, mask, place, B, L, D, heads, BL: tl.constexpr, BD: tl.constexpr):
+def _context(qkv, mask, place, B, L, D, heads, PRECISION: tl.constexpr, BL: tl.constexpr, BD: tl.constexpr):
     """sum_j k_j v_j^T [BD, BD] and sum_j k_j [BD] over the valid tokens of a line."""
     context = tl.zeros([BD, BD], tl.float32)
     total = tl.zeros([BD], tl.float32)
@@ -35,29 +37,31 @@ def _context(qkv, mask, place, B, L, D, heads, BL: tl.constexpr, BD: tl.constexp
         valid = inside & (tl.load(mask + b * L + j, mask=j < L, other=0) != 0)[:, None]
         k = tl.load(at, mask=valid, other=0.0).to(tl.float32)
         v = tl.load(at + heads * D, mask=inside, other=0.0).to(tl.float32)
-        context += tl.dot(tl.trans(k), v, input_precision="tf32x3")
+        context += tl.dot(tl.trans(k), v, input_precision=PRECISION)
         total += tl.sum(k, axis=0)
     return context, total
 
 
 @triton.jit(do_not_specialize=["B", "L"])
-def matched_mean(qkv, mask, y, B, L, D, heads, BL: tl.constexpr, BD: tl.constexpr):
+def matched_mean(qkv, mask, y, B, L, D, heads, PRECISION: tl.constexpr, BL: tl.constexpr, BD: tl.constexpr):
     """y_i = q_i (sum_j k_j v_j^T) / (1 + |q_i . sum_j k_j|); a program is one head of one line at one step."""
     place = tl.program_id(0)
-    context, total = _context(qkv, mask, place, B, L, D, heads, BL, BD)
+    context, total = _context(qkv, mask, place, B, L, D, heads, PRECISION, BL, BD)
     for start in range(0, L, BL):
         at, inside = _tokens(qkv, place, start, L, D, 0, 3 * heads * D, heads, BL, BD)
         q = tl.load(at, mask=inside, other=0.0).to(tl.float32)
-        matched = tl.dot(q, context, input_precision="tf32x3")
+        matched = tl.dot(q, context, input_precision=PRECISION)
         share = 1.0 + tl.abs(tl.sum(q * total[None, :], axis=1))
         out, inside = _tokens(y, place, start, L, D, 0, heads * D, heads, BL, BD)
         tl.store(out, (matched / share[:, None]).to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["B", "L"])
-def matched_mean_back(qkv, mask, grad, dqkv, B, L, D, heads, BL: tl.constexpr, BD: tl.constexpr):
+def matched_mean_back(
+    qkv, mask, grad, dqkv, B, L, D, heads, PRECISION: tl.constexpr, BL: tl.constexpr, BD: tl.constexpr
+):
     place = tl.program_id(0)
-    context, total = _context(qkv, mask, place, B, L, D, heads, BL, BD)
+    context, total = _context(qkv, mask, place, B, L, D, heads, PRECISION, BL, BD)
     dcontext = tl.zeros([BD, BD], tl.float32)
     dtotal = tl.zeros([BD], tl.float32)
     for start in range(0, L, BL):
@@ -68,13 +72,13 @@ def matched_mean_back(qkv, mask, grad, dqkv, B, L, D, heads, BL: tl.constexpr, B
         shared = tl.sum(q * total[None, :], axis=1)
         share = 1.0 + tl.abs(shared)
         dmatched = g / share[:, None]
-        matched = tl.dot(q, context, input_precision="tf32x3")
+        matched = tl.dot(q, context, input_precision=PRECISION)
         dshare = -tl.sum(dmatched * matched, axis=1) / share
         dshared = tl.where(shared > 0, dshare, tl.where(shared < 0, -dshare, 0.0))
-        dq = tl.dot(dmatched, tl.trans(context), input_precision="tf32x3") + dshared[:, None] * total[None, :]
+        dq = tl.dot(dmatched, tl.trans(context), input_precision=PRECISION) + dshared[:, None] * total[None, :]
         out, inside = _tokens(dqkv, place, start, L, D, 0, 3 * heads * D, heads, BL, BD)
         tl.store(out, dq.to(dqkv.dtype.element_ty), mask=inside)
-        dcontext += tl.dot(tl.trans(q), dmatched, input_precision="tf32x3")
+        dcontext += tl.dot(tl.trans(q), dmatched, input_precision=PRECISION)
         dtotal += tl.sum(dshared[:, None] * q, axis=0)
     b = (place // heads) % B
     for start in range(0, L, BL):
@@ -83,8 +87,8 @@ def matched_mean_back(qkv, mask, grad, dqkv, B, L, D, heads, BL: tl.constexpr, B
         valid = inside & (tl.load(mask + b * L + j, mask=j < L, other=0) != 0)[:, None]
         k = tl.load(at, mask=valid, other=0.0).to(tl.float32)
         v = tl.load(at + heads * D, mask=inside, other=0.0).to(tl.float32)
-        dk = tl.dot(v, tl.trans(dcontext), input_precision="tf32x3") + dtotal[None, :]
-        dv = tl.dot(k, dcontext, input_precision="tf32x3")
+        dk = tl.dot(v, tl.trans(dcontext), input_precision=PRECISION) + dtotal[None, :]
+        dv = tl.dot(k, dcontext, input_precision=PRECISION)
         out, inside = _tokens(dqkv, place, start, L, D, 1, 3 * heads * D, heads, BL, BD)
         tl.store(out, tl.where(valid, dk, 0.0).to(dqkv.dtype.element_ty), mask=inside)
         tl.store(out + heads * D, dv.to(dqkv.dtype.element_ty), mask=inside)

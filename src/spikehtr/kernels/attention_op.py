@@ -11,12 +11,15 @@ from spikehtr.config import LIFConfig
 from spikehtr.kernels import attention as device
 from spikehtr.kernels.layout import on_device, power_of_two
 
+_HALVES = (torch.bfloat16, torch.float16)
 _TOKENS = 32  # of a step through a line
 _ROWS = 16  # pairs of token and head a program
 
 
-def _blocks(size: int) -> dict[str, int]:
-    return {"BL": _TOKENS, "BD": max(16, power_of_two(size))}
+def _blocks(qkv: Tensor, dtype: torch.dtype) -> dict[str, Any]:
+    """Precision and tile; `dtype` is the result's."""
+    half = qkv.dtype in _HALVES and dtype in _HALVES
+    return {"PRECISION": "tf32" if half else "tf32x3", "BL": _TOKENS, "BD": max(16, power_of_two(qkv.shape[-1]))}
 
 
 class _MatchedMean(torch.autograd.Function):
@@ -27,7 +30,9 @@ class _MatchedMean(torch.autograd.Function):
         steps, batch, length, _, heads, size = qkv.shape
         y = qkv.new_empty((steps, batch, length, heads * size), dtype=dtype)
         with on_device(qkv):
-            device.matched_mean[(steps * batch * heads,)](qkv, mask, y, batch, length, size, heads, **_blocks(size))
+            device.matched_mean[(steps * batch * heads,)](
+                qkv, mask, y, batch, length, size, heads, **_blocks(qkv, dtype)
+            )
         ctx.save_for_backward(qkv, mask)
         return y
 
@@ -38,7 +43,7 @@ class _MatchedMean(torch.autograd.Function):
         dqkv = torch.empty_like(qkv)
         with on_device(qkv):
             device.matched_mean_back[(steps * batch * heads,)](
-                qkv, mask, grad.contiguous(), dqkv, batch, length, size, heads, **_blocks(size)
+                qkv, mask, grad.contiguous(), dqkv, batch, length, size, heads, **_blocks(qkv, dqkv.dtype)
             )
         return dqkv, None, None
 
