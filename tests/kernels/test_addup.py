@@ -4,6 +4,7 @@ import pytest
 import torch
 from kernels_help import DEVICE
 
+from spikehtr.kernels import addup
 from spikehtr.kernels.addup import add_rows
 
 
@@ -14,6 +15,14 @@ def test_equals_torch(shape, dtype):
     found = add_rows(x)
     assert found.dtype == torch.float32
     assert torch.allclose(found, x.double().sum(0).float(), atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [9, 64, 65])
+def test_tall_tensors_go_in_stretches(rows, monkeypatch):
+    monkeypatch.setattr(addup, "_TALL", 8)
+    monkeypatch.setattr(addup, "_STRETCH", 4)
+    x = torch.randn(rows, 3, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    assert torch.allclose(add_rows(x), x.double().sum(0).float(), atol=1e-5)
 
 
 def test_rows_of_zeros_at_the_end_change_nothing():

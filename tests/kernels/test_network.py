@@ -95,6 +95,19 @@ def test_outputs_and_every_gradient_of_a_preset(preset, steps, monkeypatch):
     assert_parity(net, images, torch.tensor([500, 410, 37]), monkeypatch, 1e-3)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
+def test_a_pointwise_convolution_with_a_bias(dtype, tolerance):
+    conv = torch.nn.Conv2d(6, 5, 1).to(DEVICE)
+    x = torch.randn(2, 6, 3, 7, device=DEVICE).to(memory_format=torch.channels_last).requires_grad_()
+    with torch.autocast(DEVICE.type, dtype, enabled=dtype != torch.float32):
+        answers = [F.conv2d(x, conv.weight, conv.bias), conv2d(conv, x)]
+    upstream = torch.randn(2, 5, 3, 7, device=DEVICE)
+    every = [[y, *torch.autograd.grad(y, [x, conv.weight, conv.bias], upstream.to(y.dtype))] for y in answers]
+    for plain, quick in zip(*every, strict=True):
+        assert plain.dtype == quick.dtype
+        assert (plain.double() - quick.double()).norm() <= tolerance * plain.double().norm()
+
+
 def test_dropout_repeats_with_the_seed(monkeypatch):
     net = build(micro(mixer__blocks=["LK"], mixer__dropout=0.3, mixer__drop_path=0.3, **SMALL)).train()
     tokens, mask = torch.randn(2, 3, 5, 16, device=DEVICE), torch.ones(3, 5, dtype=torch.bool, device=DEVICE)

@@ -38,6 +38,16 @@ def along_tokens(conv: nn.Conv1d, x: Tensor, mask: Tensor) -> Tensor:
     return near.transpose(1, 2).unflatten(0, x.shape[:2])
 
 
+def project(linear: nn.Linear, x: Tensor) -> Tensor:
+    """A linear map with a bias: [..., din] -> [..., dout]."""
+    if kernels.fast(x) and kernels.unwatched(linear):
+        from spikehtr.kernels.network import linear as fast
+
+        return fast(x, linear.weight, linear.bias)
+    y: Tensor = linear(x)
+    return y
+
+
 class SpikingLinear(nn.Module):
     """Linear map, norm, neuron: [T, B, L, din] -> [T, B, L, dout]."""
 
@@ -120,7 +130,7 @@ class QKMix(Branch):
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm(x)
-        qk, scale = self.qk(x), torch.sigmoid(self.gate(x))  # [T, B, L, 2 d], [T, B, L, d]
+        qk, scale = self.qk(x), torch.sigmoid(project(self.gate, x))  # [T, B, L, 2 d], [T, B, L, d]
         if kernels.fast(qk):
             from spikehtr.kernels.network import pass_keys
 
@@ -147,7 +157,7 @@ class LargeKernel(Branch):
         self.out = SpikingLinear(config, wide, config.dim)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        u, v, g = self.inp(self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
+        u, v, g = project(self.inp, self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
         near = along_tokens(self.dw, u, mask)  # [T, B, L, e*d]
         fired = norm_and_fire(self.dw_norm, self.dw_neuron, near)
         return self.out.linear(v + torch.sigmoid(g) * (fired - v))
