@@ -60,7 +60,7 @@ def ctc_walk(log_probs, lengths, targets, target_lengths, states, cost, L, V, U,
     out = states + (back * tl.num_programs(0) + b).to(tl.int64) * L * 2 * HALF
     blank_place, label_place = tl.where(back == 1, u - i, i), HALF + mine
 
-    at = tl.where(back == 1, n - 1, 0)
+    at = tl.where(back == 1, tl.maximum(n - 1, 0), 0)
     ahead_blank = tl.load(frames + at * V + i * 0)
     ahead_label = tl.load(frames + at * V + label)
     to_blank = tl.where(i == 0, 0.0, _NEVER)  # how likely a state is come to, before its frame is seen

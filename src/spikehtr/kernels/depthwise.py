@@ -64,7 +64,7 @@ def _join(
     for i in tl.static_range(KH):
         for s in tl.static_range(S):
             total = rows[i * S + s]
-            if HIGH == 0 or (R - KH // 2 < HIGH and i <= R and i > R - HIGH):
+            if HIGH == 0 or ((R - KH // 2 < HIGH) and ((i <= R) and (i > R - HIGH))):
                 for j in tl.static_range(KW):
                     total += values[s + j] * weights[i * KW + j]
             moved = moved + (total,)

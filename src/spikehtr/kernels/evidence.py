@@ -75,9 +75,9 @@ def box(a, widths, out, H, W, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.const
     for i in tl.static_range(SIDE - 1):
         rows = rows + (_across(a, top - SIDE // 2 + i, x, W, H, width, SIDE),)
     for y in range(top, end):
-        rows = rows + (_across(a, y + SIDE // 2, x, W, H, width, SIDE),)
-        tl.store(out + first + y * W + x, _total(rows, SIDE) / (SIDE * SIDE), mask=x < W)
-        rows = rows[1:]
+        box_rows = rows + (_across(a, y + SIDE // 2, x, W, H, width, SIDE),)
+        tl.store(out + first + y * W + x, _total(box_rows, SIDE) / (SIDE * SIDE), mask=x < W)
+        rows = box_rows[1:]
 
 
 @triton.jit
@@ -179,10 +179,10 @@ def coherent(a, widths, out, H, W, kappa, tau, SIDE: tl.constexpr, BH: tl.conste
     for i in tl.static_range(SIDE - 1):
         rows = rows + (_across(a, top - SIDE // 2 + i, x, W, H, width, SIDE),)
     for y in range(top, end):
-        rows = rows + (_across(a, y + SIDE // 2, x, W, H, width, SIDE),)
-        near = _soft(_total(rows, SIDE) / (SIDE * SIDE), kappa, tau)
+        box_rows = rows + (_across(a, y + SIDE // 2, x, W, H, width, SIDE),)
+        near = _soft(_total(box_rows, SIDE) / (SIDE * SIDE), kappa, tau)
         tl.store(out + first + y * W + x, _at(a, y, x, W, H, width) * near, mask=x < W)
-        rows = rows[1:]
+        rows = box_rows[1:]
 
 
 @triton.jit
@@ -216,10 +216,10 @@ def fuse(
     for i in tl.static_range(SIDE - 1):
         rows = rows + (_raw_across(intensity, edge, part, top - SIDE // 2 + i, x, W, H, width, SIDE),)
     for y in range(top, end):
-        rows = rows + (_raw_across(intensity, edge, part, y + SIDE // 2, x, W, H, width, SIDE),)
-        keep = tl.exp(gamma * tl.log(_soft(_total(rows, SIDE) / (SIDE * SIDE), kappa, tau)))
+        box_rows = rows + (_raw_across(intensity, edge, part, y + SIDE // 2, x, W, H, width, SIDE),)
+        keep = tl.exp(gamma * tl.log(_soft(_total(box_rows, SIDE) / (SIDE * SIDE), kappa, tau)))
         tl.store(out + y * W + x, _raw(intensity, edge, part, y, x, W, H, width) * keep, mask=x < W)
-        rows = rows[1:]
+        rows = box_rows[1:]
 
 
 def _tiles(height: int, width: int) -> int:

@@ -93,11 +93,10 @@ def _gain(n, c, L, C, seed, keep, path_keep):
 
 
 @triton.jit
-def _tile(tile, N, C, ROWS: tl.constexpr, BC: tl.constexpr):
-    """A tile's tokens, channels, offsets in a step, and where it is inside."""
+def _tile(tile, c, N, C, ROWS: tl.constexpr):
+    """A tile's tokens, offsets in a step, and where it is inside."""
     n = tile * ROWS + tl.arange(0, ROWS)
-    c = tl.arange(0, BC)
-    return n, c, n.to(tl.int64)[:, None] * C + c[None, :], (n < N)[:, None] & (c < C)[None, :]
+    return n, n.to(tl.int64)[:, None] * C + c[None, :], (n < N)[:, None] & (c < C)[None, :]
 
 
 @triton.jit(do_not_specialize=["N", "L"])
@@ -107,7 +106,8 @@ def token_apply(
     ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """y = residual + dropout(neuron(Norm(x)))"""
-    n, c, at, inside = _tile(tl.program_id(0), N, C, ROWS, BC)
+    c = tl.arange(0, BC)
+    n, at, inside = _tile(tl.program_id(0), c, N, C, ROWS)
     step = tl.cast(N, tl.int64) * C
     xs = _load_steps(x, at, inside, step, T)
     if RESIDUAL:  # on its way while the statistics are taken
@@ -137,19 +137,20 @@ def token_grad(
     """
     programs, tiles = tl.num_programs(0), tl.cdiv(N, ROWS)
     step = tl.cast(N, tl.int64) * C
-    n, c, at, inside = _tile(tl.program_id(0), N, C, ROWS, BC)
+    c = tl.arange(0, BC)
+    _, first, there = _tile(tl.program_id(0), c, N, C, ROWS)
     w, b = _affine(weight, bias, c, C)
     one = tl.zeros([ROWS, BC], tl.float32)
     two = tl.zeros([ROWS, BC], tl.float32)
-    next_x = _load_raw(x, at, inside, step, T)
-    next_g = _load_raw(grad, at, inside, step, T)
+    next_x = _load_raw(x, first, there, step, T)
+    next_g = _load_raw(grad, first, there, step, T)
     for tile in range(tl.program_id(0), tiles, programs):
-        n, c, at, inside = _tile(tile, N, C, ROWS, BC)
+        n, at, inside = _tile(tile, c, N, C, ROWS)
         xs = _widen(next_x, T)
         gs = _widen(next_g, T)
-        _, _, after, there = _tile(tile + programs, N, C, ROWS, BC)
-        next_x = _load_raw(x, after, there, step, T)
-        next_g = _load_raw(grad, after, there, step, T)
+        _, after, within = _tile(tile + programs, c, N, C, ROWS)
+        next_x = _load_raw(x, after, within, step, T)
+        next_g = _load_raw(grad, after, within, step, T)
         hats, spreads, hs = _drives(xs, w, b, C, eps, inside, T)
         if DROP:
             factor = _gain(n, c, L, C, seed, keep, path_keep)
@@ -166,9 +167,9 @@ def token_grad(
             along = (tl.sum(full * hats[t], axis=1) / C)[:, None]
             value = spreads[t] * (full - mean - hats[t] * along)
             tl.store(dx + t * step + at, value.to(dx.dtype.element_ty), mask=inside)
-    at = partial + tl.program_id(0).to(tl.int64) * 2 * C + c
-    tl.store(at, tl.sum(one, axis=0), mask=c < C)
-    tl.store(at + C, tl.sum(two, axis=0), mask=c < C)
+    sums = partial + tl.program_id(0).to(tl.int64) * 2 * C + c
+    tl.store(sums, tl.sum(one, axis=0), mask=c < C)
+    tl.store(sums + C, tl.sum(two, axis=0), mask=c < C)
 
 
 @triton.jit
