@@ -68,7 +68,7 @@ def test_odd_sizes(tokens, channels):
 
 @pytest.mark.parametrize("programs", [1, 3])
 def test_a_program_takes_several_tiles(programs, monkeypatch):
-    monkeypatch.setattr(tokennorm_op, "_PROGRAMS", programs)
+    monkeypatch.setattr(tokennorm_op, "_PROGRAMS", {2: programs})
     compare(2, 150, 40, "gelu", 1e-4)  # 300 tokens, 16 a tile: 19 tiles, the last one short
 
 

@@ -15,7 +15,10 @@ from spikehtr.kernels.addup import add_rows
 from spikehtr.kernels.describe import Neuron
 from spikehtr.kernels.layout import on_device, power_of_two
 
-_PROGRAMS = 792  # of a backward pass, at most: six for each multiprocessor of an H200. Each writes sums of its own
+# Of a backward pass at most so many, by steps: what an H200 holds at once (132 times 5, 3 or 2, as registers allow). More
+# would be a second round for few of them, and each writes sums of its own.
+_PROGRAMS = {1: 660, 2: 396}
+_FEWER = 264  # at more steps
 _ELEMENTS = {"apply": 8, "grad": 8}  # of a step's tile in a thread's registers
 _WARPS = 4  # of a program, where a token's channels are not too many
 _BLOCK = 1024
@@ -83,7 +86,7 @@ class _TokenNormNeuron(torch.autograd.Function):
         grad = grad.contiguous()
         dx = torch.empty_like(x)
         shape = blocks(channels, "grad")
-        programs = min(_PROGRAMS, -(-tokens // shape["ROWS"]))
+        programs = min(_PROGRAMS.get(steps, _FEWER), -(-tokens // shape["ROWS"]))
         partial = x.new_empty((programs, 2, channels), dtype=torch.float32)
         with on_device(x):
             device.token_grad[(programs,)](
