@@ -15,9 +15,9 @@ from spikehtr.kernels.addup import add_rows
 from spikehtr.kernels.describe import Neuron
 from spikehtr.kernels.layout import on_device, power_of_two
 
-# Of a backward pass at most so many, by steps: what an H200 holds at once (132 times 5, 3 or 2, as registers allow).
+# Of a backward pass at most so many, by steps: what an H200 holds at once (132 times 4, 3 or 2, as registers allow).
 # More would be a second round for few of them, and each writes sums of its own.
-_PROGRAMS = {1: 660, 2: 396}
+_PROGRAMS = {1: 528, 2: 396}
 _FEWER = 264  # at more steps
 _ELEMENTS = {"apply": 8, "grad": 8}  # of a step's tile in a thread's registers
 _WARPS = 4  # of a program, where a token's channels are not too many
