@@ -17,6 +17,7 @@ from spikehtr.kernels.describe import Neuron
 from spikehtr.kernels.layout import COLUMNS, channel_block, channels_last, channels_second, on_device, power_of_two
 
 _ROWS, _PROGRAMS = 4, 16  # rows that a program adds up, at most, and programs that a line has then, at least
+_REGISTERS = 64  # of a thread that adds up gradients, at one step: so all 1024 programs of swift's maps run at once
 
 
 def _back_columns(channels: int) -> int:
@@ -139,7 +140,7 @@ class _NormNeuron(torch.autograd.Function):
         with on_device(x):
             device.grad_sums[(len(slopes),)](
                 x, scale, shift, widths, grad, alpha, gain, partial, slopes, *numbers, R=size.rows,
-                **flags,
+                maxnreg=_REGISTERS if size.T == 1 and gain is None else None, **flags,
             )  # fmt: skip
             device.grad_moments[(rows, groups)](
                 partial, widths, weight, mean, rstd, by_channel, factors, size.B, size.H, size.C, groups, tiles,
