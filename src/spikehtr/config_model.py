@@ -32,6 +32,7 @@ class LIFConfig(Section):
     surrogate: Literal["atan", "sigmoid"] = "atan"
     surrogate_alpha: Positive = 2.0  # larger is narrower
     start_bias: float = 0.0  # of the norm that drives a neuron, before training; below 0 fewer neurons fire
+    burst_step: Positive = 0.5  # of the membrane above threshold, for each further spike of a burst (encoder.pw1_burst)
 
 
 class InkCoderConfig(Section):
@@ -85,6 +86,7 @@ class EncoderConfig(Section):
     bypass: bool = True  # membrane shortcut, Eq. 8; there is none with spikes_first
     bypass_init: float = 0.05  # alpha at the start ("near 0")
     pw1_start_bias: float | None = None  # lif.start_bias for PW1, whose neurons have no shortcut; None: as all others
+    pw1_burst: Annotated[int, Field(ge=1, le=8)] = 1  # most spikes of one of PW1's neurons in a step; the paper: 1
     dual_resolution: bool = True  # Eq. 9
     downsample: Literal["mix", "avg", "max"] = "mix"
     drop_path: BelowOne = 0.0  # stochastic depth over the ConvMix2d blocks; the paper ramps it over the mixer's

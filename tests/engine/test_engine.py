@@ -37,6 +37,8 @@ VARIANTS = {
     "max": {"encoder__downsample": "max"},
     "avg": {"encoder__downsample": "avg"},
     "spikes first": {"encoder__spikes_first": True},
+    "bursts": {"encoder__pw1_burst": 4},
+    "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 3, "lif__burst_step": 0.25},
     "coarse": {
         "encoder__stem_stride": (4, 2),
         "encoder__strides": ((1, 1), (2, 2), (2, 1)),

@@ -37,7 +37,7 @@ def start(net, images, widths):
 def body(net, x, widths):
     """A stage, fusion and height pooling; for stage 3 stands stage 2, shrunk."""
     e, widths2 = net.encoder, shrink(widths, 2)
-    f2 = e.stage2(x, widths2)
+    f2 = e.stage2(x, widths2, widths)
     f3 = e.fusion.down(f2.repeat(1, 1, 2, 1, 1), widths2)
     return (e.pool(e.fusion(f2, f3, widths2, shrink(widths, 4))),)
 
@@ -55,7 +55,7 @@ COARSE = {"encoder__stem_stride": [4, 2], "encoder__strides": [[1, 1], [2, 2], [
 # Function, settings, a batch's shape (None: lines; 0: the axis along them), units that this axis is whole in.
 PARTS = {
     "start on a coarse grid": (start, COARSE | {"timesteps": 1}, (None, 1, 32, 0), 4),
-    "body": (body, {"timesteps": 1}, (1, None, 8, 8, 0), 4),
+    "body": (body, {"timesteps": 1, "encoder__pw1_burst": 3}, (1, None, 8, 8, 0), 4),
     "mixer": (mix, {"mixer__blocks": ["QK", "LK"]}, (2, None, 0, 32), 1),
     "merge-only": (reduce, {"reducer__mode": "merge-only"}, (2, None, 0, 32), 1),
     "prune-only": (reduce, {"reducer__mode": "prune-only"}, (2, None, 0, 32), 1),

@@ -21,6 +21,8 @@ VARIANTS = {
     "T=1": {"timesteps": 1},
     "T=2": {},
     "spikes first": {"encoder__spikes_first": True},
+    "bursts": {"encoder__pw1_burst": 4},
+    "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 2, "lif__burst_step": 0.2},
     "coarse grey ttfs": {
         "encoder__stem_stride": [4, 2],
         "encoder__strides": [[1, 1], [2, 2], [2, 1]],

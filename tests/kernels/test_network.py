@@ -64,7 +64,8 @@ def test_outputs_and_every_gradient(steps, neuron, entry, monkeypatch):
 def test_outputs_and_every_gradient_on_a_coarse_grid(softness, first, monkeypatch):
     grid = {"encoder__stem_stride": (4, 2), "encoder__strides": ((1, 1), (2, 2), (2, 1)), "encoder__channels": (8, 12)}
     still = {"timesteps": 1, "mixer__blocks": ["LK"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
-    net = build(micro(**SMALL | grid | still | {"height": 16, "encoder__spikes_first": first})).train()
+    bursts = {"encoder__spikes_first": first, "encoder__pw1_burst": 3}
+    net = build(micro(**SMALL | grid | still | bursts | {"height": 16})).train()
     set_softness(net, softness)
     images = torch.rand(2, 1, 16, 11, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     assert_parity(net, images, torch.tensor([11, 6]), monkeypatch, 1e-3)

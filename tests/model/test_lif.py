@@ -2,6 +2,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conftest import micro
 from spikehtr.config import LIFConfig
@@ -108,6 +110,33 @@ def test_reset_and_threshold_are_exact():
     assert lif(x, config).flatten().tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
+@given(st.integers(1, 8), st.sampled_from([0.25, 0.5, 1.0]), st.integers(1, 4), st.integers(0, 99))
+def test_bursts(burst, step, steps, seed):
+    """As often as the membrane is steps above the threshold, and a neuron's course is that without bursts."""
+    config = LIFConfig(burst_step=step)
+    x = (2 * drive(steps, seed=seed)).requires_grad_()
+    once, often = lif(x, config), lif(x, config, burst=burst)
+    assert torch.equal(often.clamp(max=1), once)
+    membrane = torch.zeros_like(x[0])
+    for current, fired in zip(x.detach(), often, strict=True):
+        membrane = config.decay * membrane + current
+        wanted = ((membrane - config.threshold) / step).floor() + 1
+        assert torch.equal(fired, wanted.clamp(0, burst))
+        membrane = membrane * (fired == 0)
+    (slope,) = torch.autograd.grad(often[0].sum(), x)
+    levels = torch.stack([x[0].detach() - config.threshold - n * step for n in range(burst)])
+    expected = (config.surrogate_alpha / 2 / (1 + (math.pi / 2 * config.surrogate_alpha * levels) ** 2)).sum(0)
+    assert torch.allclose(slope[0], expected, rtol=1e-4)
+
+
+def test_bursts_are_pw1s_alone():
+    for first in (False, True):
+        net = SpikeHTR(micro(encoder__pw1_burst=4, encoder__spikes_first=first).model, 9)
+        loud = {name for name, m in net.named_modules() if isinstance(m, MultiStepLIF) and m.burst == 4}
+        assert len(loud) == 3
+        assert all(name.endswith("pw2.neuron" if first else "pw1.neuron") for name in loud)
+
+
 @pytest.mark.parametrize("first", [False, True])
 def test_a_low_start_quietens_every_neuron_and_leaves_gelu_alone(first):
     def rates(**settings):
@@ -137,10 +166,10 @@ def test_pw1_has_a_start_of_its_own(neuron):
     assert all(start == {-0.5 if neuron == "lif" else 0.0} for start in others.values())
 
 
-@pytest.mark.parametrize("first", [False, True])
-def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(first):
+@pytest.mark.parametrize(("first", "burst"), [(False, 1), (False, 4), (True, 3)])
+def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(first, burst):
     torch.manual_seed(0)
-    net = SpikeHTR(micro(timesteps=1, encoder__spikes_first=first).model, 9)
+    net = SpikeHTR(micro(timesteps=1, encoder__spikes_first=first, encoder__pw1_burst=burst).model, 9)
     with torch.no_grad():
         for module in net.modules():
             for norm in getattr(module, "driven_by", ()):

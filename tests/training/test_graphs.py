@@ -30,12 +30,14 @@ def test_batches_are_padded_to_few_sizes_with_white_and_nothing(width, labels, p
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on a GPU; there is none here")
 def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):  # noqa: F811
-    """With GELU: a neuron's threshold turns the last digit, which the padding decides, into another course."""
+    """With GELU: a neuron's threshold turns the last digit, which the padding decides, into another course. Without
+    dropout, whose kernels draw by place, so that another padding is another draw."""
     losses = []
     for number, graphs in enumerate((False, True)):
         config = Config().with_overrides(
             SETTINGS | {"training.cuda_graphs": graphs, "training.epochs": 6, "model.neuron": "gelu"}
         )
+        config = config.with_overrides({"model.mixer.dropout": 0.0, "model.mixer.drop_path": 0.0})
         lines = Lines(store, store.rows(), store.charset, config.data.max_width)
         (tmp_path / str(number)).mkdir()
         run = Run(config, lines, None, tmp_path / str(number), make_fabric("cuda", precision="fp32"))
@@ -43,7 +45,7 @@ def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):  # noqa: F
         losses.append([epoch.values["loss"] for epoch in told])
         assert (run.take.graphed is not None) == graphs
         assert not graphs or run.take.graphed.recordings.kept
-    assert losses[1] == pytest.approx(losses[0], rel=0.01)  # the same sums at another padding
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)  # the same sums at another padding
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on a GPU; there is none here")

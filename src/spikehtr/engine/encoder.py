@@ -84,8 +84,10 @@ class MixBlock:
         self, run: Products, x: Map, read: Map, sums: str | None, last: Neuron, alpha: float
     ) -> Floats | None:
         raw, affine = self.pw1.multiply(run, read, "wide")
-        spikes = run.map("spikes", (raw.steps, raw.height, raw.width, raw.channels), self.pw2.layer, dense=False)
-        fire(run, raw, affine, self.pw2.neuron if self.first else self.pw1.neuron, spikes)
+        neuron = self.pw2.neuron if self.first else self.pw1.neuron
+        shape = (raw.steps, raw.height, raw.width, raw.channels)
+        spikes = run.map("spikes", shape, self.pw2.layer, dense=False, burst=neuron.burst)
+        fire(run, raw, affine, neuron, spikes)
         raw, affine = self.pw2.multiply(run, spikes, "raw")
         return fire(run, raw, affine, last, x, alpha, x, sums)
 

@@ -38,13 +38,13 @@ class Weights(Structure):
 Source = _structure(
     "Source",
     "dense half fired counts",
-    "steps height width channels kernel_h kernel_w stride_h stride_w",
+    "steps height width channels kernel_h kernel_w stride_h stride_w burst",
 )
 Fire = _structure(
     "Fire",
     "raw scale shift residual out half fired counts sums",
-    "steps positions channels neuron",
-    "decay threshold alpha",
+    "steps positions channels neuron burst",
+    "decay threshold burst_step alpha",
 )
 Depthwise = _structure("Depthwise", "x weight out sums", "steps height width channels kernel_h kernel_w")
 Inject = _structure("Inject", "features gates out", "steps positions channels", "beta")

@@ -46,6 +46,8 @@ class Neuron:
         self.kind = NO_NEURON if module is None else LIF
         self.decay = 0.0 if module is None else module.config.decay
         self.threshold = 1.0 if module is None else module.config.threshold
+        self.burst = 1 if module is None else module.burst
+        self.burst_step = 1.0 if module is None else module.config.burst_step
 
 
 PLAIN = Neuron(None)
@@ -64,6 +66,7 @@ def fire(
 ) -> Floats | None:
     """out = neuron(raw * scale + shift) + alpha * (...) + residual, in the forms `out` has; its sums where named."""
     found = None
+    assert out.fired is None or out.burst == neuron.burst
     if sums is not None:
         found = run.memory.take(sums, raw.steps * blocks(raw.positions) * 2 * raw.channels)
     run.call(
@@ -80,8 +83,10 @@ def fire(
         positions=raw.positions,
         channels=raw.channels,
         neuron=neuron.kind if kind is None else kind,
+        burst=neuron.burst,
         decay=neuron.decay,
         threshold=neuron.threshold,
+        burst_step=neuron.burst_step,
         alpha=alpha,
     )
     return found

@@ -58,6 +58,7 @@ class Map:
     fired: NDArray[np.uint16] | None = None
     counts: NDArray[np.int32] | None = None
     reader: str | None = None  # the layer it is written for
+    burst: int = 1  # most spikes of a channel in a step: its lists have room for them
 
     @property
     def positions(self) -> int:
@@ -158,6 +159,7 @@ def layer_source(layer: Layer, x: Map) -> Structure:
         kernel_w=layer.kernel[1],
         stride_h=layer.stride[0],
         stride_w=layer.stride[1],
+        burst=x.burst,
     )
 
 
@@ -183,18 +185,20 @@ class Products:
         if self.seconds is not None and layer is not None:
             self.seconds[layer] = self.seconds.get(layer, 0.0) + time.perf_counter() - start
 
-    def map(self, name: str, like: Sequence[int], layer: Layer | None = None, dense: bool = True) -> Map:
+    def map(
+        self, name: str, like: Sequence[int], layer: Layer | None = None, dense: bool = True, burst: int = 1
+    ) -> Map:
         """Memory for a map [T, H, W, C]: the form `layer` reads, and single numbers where `dense` says so."""
         steps, height, width, channels = like
         count, take = steps * height * width * channels, self.memory.take
-        out = Map(steps, height, width, channels, reader=None if layer is None else layer.name)
+        out = Map(steps, height, width, channels, reader=None if layer is None else layer.name, burst=burst)
         if dense or (layer is not None and layer.mode == DENSE):
             out.dense = take(name, count)
         if layer is not None and layer.mode == TILES:
             behind = _TILE * channels + _TILE  # tiles are read whole: what lies behind is there, and does not count
             out.half = take(f"{name}.half", count + behind, np.uint16)[:count]
         if layer is not None and layer.mode == EVENTS:
-            out.fired = take(f"{name}.fired", count, np.uint16)
+            out.fired = take(f"{name}.fired", count * burst, np.uint16)
             out.counts = take(f"{name}.counts", steps * height * width, np.int32)
         return out
 

@@ -89,8 +89,8 @@ def _conv_mix(plan: Plan, name: str, block: ConvMix2d, x: str) -> str:
     else:  # PW2 reads PW1's spikes and nothing else, so the two are one part
         h = plan.part(y, (f"{name}.pw1.conv", plan.conv2d(block.pw1.conv, plan.shapes[y])))
         h = _group_norm(plan, f"{name}.pw1.norm", block.pw1.norm, h)
-        fires = (f"{name}.pw1.neuron", _neuron(plan, block.pw1.neuron, plan.shapes[h]))
-        h = plan.part(h, fires, (f"{name}.pw2.conv", plan.conv2d(block.pw2.conv, plan.shapes[h])))
+        conv = (f"{name}.pw2.conv", plan.conv2d(block.pw2.conv, plan.shapes[h]))
+        h = _fire_into(plan, f"{name}.pw1.neuron", block.pw1.neuron, h, conv)
         y = _norm_and_fire(plan, f"{name}.pw2", block.pw2, h)
     return plan.host(name, "sum", [x, y], plan.shapes[x], factors=[1.0, 1.0])
 
@@ -102,9 +102,22 @@ def _spiking_conv(plan: Plan, name: str, module: SpikingConv2d, x: str) -> str:
         return _norm_and_fire(plan, name, module, plan.part(x, conv))
     if module.drive is not None:
         x = _group_norm(plan, f"{name}.drive", module.drive, x)
-    fires = (f"{name}.neuron", _neuron(plan, module.neuron, shape))
-    h = plan.part(plan.part(x, fires), conv) if module.conv.groups > 1 else plan.part(x, fires, conv)
+    if module.conv.groups > 1:
+        h = plan.part(plan.part(x, (f"{name}.neuron", _neuron(plan, module.neuron, shape))), conv)
+    else:
+        h = _fire_into(plan, f"{name}.neuron", module.neuron, x, conv)
     return _group_norm(plan, f"{name}.norm", module.norm, h)
+
+
+def _fire_into(plan: Plan, name: str, neuron: nn.Module, x: str, conv: tuple[str, object]) -> str:
+    """A neuron and the convolution that reads its spikes: one part, unless it fires bursts, which NIR has not."""
+    assert isinstance(neuron, MultiStepLIF)
+    shape = plan.shapes[x]
+    if neuron.burst == 1:
+        return plan.part(x, (name, _neuron(plan, neuron, shape)), conv)
+    c = neuron.config
+    numbers = {"decay": c.decay, "threshold": c.threshold, "burst": neuron.burst, "burst_step": c.burst_step}
+    return plan.part(plan.host(name, "bursts", [x], shape, **numbers), conv)
 
 
 def _norm_and_fire(plan: Plan, name: str, module: SpikingConv2d, h: str) -> str:

@@ -47,6 +47,8 @@ class Simulation:
                 values[step["name"]] = _part(self.parts[step["name"]], inputs[0], m["dt"], spikes)
             else:
                 values[step["name"]] = OPERATIONS[step["operation"]](step, *inputs)
+                if step["operation"] == "bursts":
+                    spikes[step["name"]] = values[step["name"]]
         return values[m["output"]], spikes
 
 
@@ -102,6 +104,18 @@ def _fire(node: Any, x: Tensor, dt: float) -> Tensor:
         s = v >= of("v_threshold")
         v = torch.where(s, of("v_reset"), v)
         fired.append(s.to(x.dtype))
+    return torch.stack(fired)
+
+
+def bursts(p: Parameters, x: Tensor) -> Tensor:
+    """The neuron whose membrane is v = decay * v + x, and v = 0 after a step in which it fired: a spike where
+    v >= threshold, and in the same step another for each burst_step that v is above it, `burst` at most."""
+    v, fired = torch.zeros_like(x[0]), []
+    for current in x:
+        v = p["decay"] * v + current
+        above = torch.stack([v - p["threshold"] - n * p["burst_step"] for n in range(p["burst"])])
+        fired.append((above >= 0).sum(0).to(x.dtype))
+        v = torch.where(v >= p["threshold"], torch.zeros_like(v), v)
     return torch.stack(fired)
 
 
@@ -248,6 +262,6 @@ OPERATIONS: dict[str, Callable[..., Tensor]] = {
     for f in (
         *(inkcoder_gates, repeat_gates, poisson_gates, ttfs_gates, mean_pool, inject, silu, group_norm, mix_maximum),
         *(gated_sum, turn, attend_height, nudge_height, position_share, time_sum, reduce, layer_norm, matched_mean),
-        *(pass_keys, scale_by_sigmoid, third, blend),
+        *(pass_keys, scale_by_sigmoid, third, blend, bursts),
     )
 } | {"sum": total}

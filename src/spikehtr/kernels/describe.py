@@ -16,6 +16,8 @@ class Neuron(NamedTuple):
     atan: bool = True  # the surrogate; else the sigmoid
     sharpness: float = 1.0
     softness: float = 0.0
+    burst: int = 1
+    burst_step: float = 0.5
 
 
 def describe(module: nn.Module | None) -> Neuron:
@@ -25,7 +27,8 @@ def describe(module: nn.Module | None) -> Neuron:
     if isinstance(module, MultiStepLIF):
         c = module.config
         kind = SOFT if module.softness else LIF
-        return Neuron(kind, c.decay, c.threshold, c.surrogate == "atan", c.surrogate_alpha, module.softness)
+        surrogate = c.surrogate == "atan", c.surrogate_alpha
+        return Neuron(kind, c.decay, c.threshold, *surrogate, module.softness, module.burst, c.burst_step)
     if isinstance(module, nn.GELU | nn.SiLU):
         return Neuron(GELU if isinstance(module, nn.GELU) else SILU)
     if module is None:

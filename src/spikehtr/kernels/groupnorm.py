@@ -133,15 +133,15 @@ def _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T: tl.constexpr
 
 @triton.jit(do_not_specialize=_SIZES)
 def apply(
-    x, scale, shift, widths, alpha, residual, gain, y, B, H, W, C, decay, threshold, sharpness, softness,
-    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, SHORTCUT: tl.constexpr, RESIDUAL: tl.constexpr,
-    GAIN: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+    x, scale, shift, widths, alpha, residual, gain, y, B, H, W, C, decay, threshold, sharpness, burst_step,
+    softness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, BURST: tl.constexpr, SHORTCUT: tl.constexpr,
+    RESIDUAL: tl.constexpr, GAIN: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """y = residual + gain_b * mask * (neuron(H) + alpha * H)"""
     b, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
     step = _step(B, H, W, C)
     _, hs = _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T)
-    ys = respond(hs, decay, threshold, sharpness, softness, T, KIND, ATAN)
+    ys = respond(hs, decay, threshold, sharpness, softness, T, KIND, ATAN, burst_step, BURST)
     for t in tl.static_range(T):
         value = ys[t]
         if SHORTCUT:
@@ -158,7 +158,8 @@ def apply(
 @triton.jit
 def _drive_grads(
     x, scale, shift, grad, alpha, gain, first, step, at, b, c, valid, B, C, decay, threshold, sharpness,
-    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, SHORTCUT: tl.constexpr, GAIN: tl.constexpr,
+    burst_step, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, BURST: tl.constexpr, SHORTCUT: tl.constexpr,
+    GAIN: tl.constexpr,
 ):  # fmt: skip
     """x and dL/dH of all steps (0 outside), and the sum over steps of dL/dY * H, which is dL/dalpha."""
     xs, hs = _drives(x, scale, shift, first, step, at, b, c, valid, B, C, T)
@@ -169,7 +170,7 @@ def _drive_grads(
     for t in tl.static_range(1, T):
         base = first + t * step
         gs = gs + (tl.load(grad + base + at, mask=valid, other=0.0).to(tl.float32) * factor,)
-    ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN)
+    ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN, burst_step, BURST)
     slope = gs[0] * 0.0
     if SHORTCUT:
         share = tl.load(alpha).to(tl.float32)
@@ -186,8 +187,9 @@ def _drive_grads(
 @triton.jit(do_not_specialize=_SIZES)
 def grad_sums(
     x, scale, shift, widths, grad, alpha, gain, partial, slopes, B, H, W, C,
-    decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, SHORTCUT: tl.constexpr,
-    GAIN: tl.constexpr, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+    decay, threshold, sharpness, burst_step, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
+    BURST: tl.constexpr, SHORTCUT: tl.constexpr, GAIN: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
+    BC: tl.constexpr,
 ):  # fmt: skip
     """Sums over R rows of dL/dH and of dL/dH * x -> partial [T*B, chunks, 2, C], and of dL/dalpha -> slopes."""
     b, place, first, end, c = _rows(H, C, R, BC)
@@ -208,7 +210,7 @@ def grad_sums(
             at = w[:, None] * C + c[None, :]
             xs, ds, more = _drive_grads(
                 x, scale, shift, grad, alpha, gain, row, step, at, b, c, valid, B, C, decay, threshold, sharpness,
-                T, KIND, ATAN, SHORTCUT, GAIN,
+                burst_step, T, KIND, ATAN, BURST, SHORTCUT, GAIN,
             )  # fmt: skip
             if SHORTCUT:
                 slope += more
@@ -260,15 +262,16 @@ def grad_moments(
 @triton.jit(do_not_specialize=_SIZES)
 def grad_input(
     x, scale, shift, factors, widths, grad, alpha, gain, through, dx, B, H, W, C,
-    decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, SHORTCUT: tl.constexpr,
-    GAIN: tl.constexpr, THROUGH: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+    decay, threshold, sharpness, burst_step, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
+    BURST: tl.constexpr, SHORTCUT: tl.constexpr, GAIN: tl.constexpr, THROUGH: tl.constexpr, BP: tl.constexpr,
+    BC: tl.constexpr,
 ):  # fmt: skip
     """dx as above, plus the gradient that came `through`."""
     b, first, at, c, here, valid = _tile(widths, H, W, C, BP, BC)
     step = _step(B, H, W, C)
     xs, ds, _ = _drive_grads(
         x, scale, shift, grad, alpha, gain, first, step, at, b, c, valid, B, C, decay, threshold, sharpness,
-        T, KIND, ATAN, SHORTCUT, GAIN,
+        burst_step, T, KIND, ATAN, BURST, SHORTCUT, GAIN,
     )  # fmt: skip
     values = ()  # all of them before the first is stored: loads after a store would be made again
     for t in tl.static_range(T):

@@ -109,8 +109,8 @@ class _NormNeuron(torch.autograd.Function):
             )  # fmt: skip
             device.apply[(size.B * size.H * -(-size.W // COLUMNS) * size.blocks,)](
                 x, scale, shift, widths, alpha, residual, gain, y, *size[1:],
-                neuron.decay, neuron.threshold, neuron.sharpness, neuron.softness,
-                T=size.T, KIND=neuron.kind, ATAN=neuron.atan, SHORTCUT=alpha is not None,
+                neuron.decay, neuron.threshold, neuron.sharpness, neuron.burst_step, neuron.softness,
+                T=size.T, KIND=neuron.kind, ATAN=neuron.atan, BURST=neuron.burst, SHORTCUT=alpha is not None,
                 RESIDUAL=residual is not None, GAIN=gain is not None,
                 **_blocks(size),
             )  # fmt: skip
@@ -134,9 +134,9 @@ class _NormNeuron(torch.autograd.Function):
         by_channel = x.new_empty((rows, 2, size.C), dtype=torch.float32)
         factors = torch.empty_like(by_channel)
         dx = torch.empty_like(x)
-        flags = {"T": size.T, "KIND": neuron.kind, "ATAN": neuron.atan, "SHORTCUT": alpha is not None}
-        flags |= {"GAIN": gain is not None} | _blocks(size, columns, 8)
-        numbers = (*size[1:], neuron.decay, neuron.threshold, neuron.sharpness)
+        flags = {"T": size.T, "KIND": neuron.kind, "ATAN": neuron.atan, "BURST": neuron.burst}
+        flags |= {"SHORTCUT": alpha is not None, "GAIN": gain is not None} | _blocks(size, columns, 8)
+        numbers = (*size[1:], neuron.decay, neuron.threshold, neuron.sharpness, neuron.burst_step)
         with on_device(x):
             device.grad_sums[(len(slopes),)](
                 x, scale, shift, widths, grad, alpha, gain, partial, slopes, *numbers, R=size.rows,

@@ -73,15 +73,26 @@ def _spike(excess, sharpness, softness, KIND: tl.constexpr, ATAN: tl.constexpr):
 
 
 @triton.jit
+def _spikes(
+    excess, sharpness, softness, KIND: tl.constexpr, ATAN: tl.constexpr, burst_step, BURST: tl.constexpr
+):  # fmt: skip
+    spikes = _spike(excess, sharpness, softness, KIND, ATAN)
+    for number in tl.static_range(1, BURST):
+        spikes += _spike(excess - number * burst_step, sharpness, softness, KIND, ATAN)
+    return spikes
+
+
+@triton.jit
 def respond(
-    hs, decay, threshold, sharpness, softness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr
+    hs, decay, threshold, sharpness, softness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
+    burst_step=0.0, BURST: tl.constexpr = 1,
 ):  # fmt: skip
     """Outputs of all steps."""
     if KIND == LIF or KIND == SOFT:
         us = _membranes(hs, decay, threshold, T)
-        ys = (_spike(us[0] - threshold, sharpness, softness, KIND, ATAN),)
+        ys = (_spikes(us[0] - threshold, sharpness, softness, KIND, ATAN, burst_step, BURST),)
         for t in tl.static_range(1, T):
-            ys = ys + (_spike(us[t] - threshold, sharpness, softness, KIND, ATAN),)
+            ys = ys + (_spikes(us[t] - threshold, sharpness, softness, KIND, ATAN, burst_step, BURST),)
         return ys
     else:
         ys = (_plain(hs[0], KIND),)
@@ -101,15 +112,27 @@ def surrogate(excess, sharpness, ATAN: tl.constexpr):
 
 
 @triton.jit
-def respond_back(hs, gs, decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr):
+def _slope(excess, sharpness, ATAN: tl.constexpr, burst_step, BURST: tl.constexpr):
+    slope = surrogate(excess, sharpness, ATAN)
+    for number in tl.static_range(1, BURST):
+        slope += surrogate(excess - number * burst_step, sharpness, ATAN)
+    return slope
+
+
+@triton.jit
+def respond_back(
+    hs, gs, decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
+    burst_step=0.0, BURST: tl.constexpr = 1,
+):  # fmt: skip
     """Gradients of the drives, given the outputs': the reset passes none. The same for spikes and soft ones."""
     if KIND == LIF or KIND == SOFT:
         us = _membranes(hs, decay, threshold, T)
-        after = gs[T - 1] * surrogate(us[T - 1] - threshold, sharpness, ATAN)
+        after = gs[T - 1] * _slope(us[T - 1] - threshold, sharpness, ATAN, burst_step, BURST)
         ds = (after,)
         for i in tl.static_range(1, T):
             leak = tl.where(us[T - 1 - i] >= threshold, 0.0, decay)
-            after = gs[T - 1 - i] * surrogate(us[T - 1 - i] - threshold, sharpness, ATAN) + after * leak
+            slope = _slope(us[T - 1 - i] - threshold, sharpness, ATAN, burst_step, BURST)
+            after = gs[T - 1 - i] * slope + after * leak
             ds = (after,) + ds
         return ds
     else:

@@ -174,26 +174,27 @@ def token_grad(
 
 @triton.jit
 def fire(
-    x, y, N, decay, threshold, sharpness, softness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
-    BLOCK: tl.constexpr,
+    x, y, N, decay, threshold, sharpness, burst_step, softness, T: tl.constexpr, KIND: tl.constexpr,
+    ATAN: tl.constexpr, BURST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The neuron alone: x [T, N] -> y."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < N
-    ys = respond(_load_steps(x, at, inside, N, T), decay, threshold, sharpness, softness, T, KIND, ATAN)
+    hs = _load_steps(x, at, inside, N, T)
+    ys = respond(hs, decay, threshold, sharpness, softness, T, KIND, ATAN, burst_step, BURST)
     for t in tl.static_range(T):
         tl.store(y + t * tl.cast(N, tl.int64) + at, ys[t].to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def fire_back(
-    x, grad, dx, N, decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
-    BLOCK: tl.constexpr,
+    x, grad, dx, N, decay, threshold, sharpness, burst_step, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
+    BURST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < N
     hs = _load_steps(x, at, inside, N, T)
     gs = _load_steps(grad, at, inside, N, T)
-    ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN)
+    ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN, burst_step, BURST)
     for t in tl.static_range(T):
         tl.store(dx + t * tl.cast(N, tl.int64) + at, ds[t].to(dx.dtype.element_ty), mask=inside)

@@ -106,6 +106,7 @@ def token_norm_neuron(
     residual: Tensor | None = None,
 ) -> Tensor:
     """y = residual + dropout(neuron(Norm(x))): x, residual [T, ..., C] -> [T, ..., C]."""
+    assert plan.neuron.burst == 1, "no bursts among tokens"
     flat = x.contiguous().flatten(1, -2)
     added = None if residual is None else residual.contiguous().flatten(1, -2)
     y: Tensor = _TokenNormNeuron.apply(flat, weight, bias, added, plan)  # type: ignore[no-untyped-call]
@@ -118,8 +119,8 @@ class _Fire(torch.autograd.Function):
         y, size = torch.empty_like(x), x[0].numel()
         with on_device(x):
             device.fire[(-(-size // _BLOCK),)](
-                x, y, size, neuron.decay, neuron.threshold, neuron.sharpness, neuron.softness,
-                T=len(x), KIND=neuron.kind, ATAN=neuron.atan, BLOCK=_BLOCK,
+                x, y, size, neuron.decay, neuron.threshold, neuron.sharpness, neuron.burst_step, neuron.softness,
+                T=len(x), KIND=neuron.kind, ATAN=neuron.atan, BURST=neuron.burst, BLOCK=_BLOCK,
             )  # fmt: skip
         ctx.save_for_backward(x)
         ctx.neuron = neuron
@@ -132,7 +133,7 @@ class _Fire(torch.autograd.Function):
         with on_device(x):
             device.fire_back[(-(-size // _BLOCK),)](
                 x, grad.contiguous(), dx, size, neuron.decay, neuron.threshold, neuron.sharpness,
-                T=len(x), KIND=neuron.kind, ATAN=neuron.atan, BLOCK=_BLOCK,
+                neuron.burst_step, T=len(x), KIND=neuron.kind, ATAN=neuron.atan, BURST=neuron.burst, BLOCK=_BLOCK,
             )  # fmt: skip
         return dx, None
 

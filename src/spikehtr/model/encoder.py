@@ -61,6 +61,7 @@ class SpikingConv2d(nn.Module):
         groups: int = 1,
         bypass: bool = True,
         after: MaskedGroupNorm | None = None,
+        burst: int = 1,
     ) -> None:
         """`after`: the norm whose output is read, and nothing added to it."""
         super().__init__()
@@ -69,7 +70,7 @@ class SpikingConv2d(nn.Module):
         self.drive = MaskedGroupNorm(cin, groups_of_norm) if self.first and after is None else None
         self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
         self.norm = MaskedGroupNorm(cout, groups_of_norm)
-        self.neuron = make_neuron(config, (self.drive or after) if self.first else self.norm)
+        self.neuron = make_neuron(config, (self.drive or after) if self.first else self.norm, burst)
         wanted = bypass and config.encoder.bypass and not self.first
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
 
@@ -114,8 +115,9 @@ class ConvMix2d(nn.Module):
         wide = round(c.expansion * channels)
         self.dw = SpikingConv2d(config, channels, channels, c.kernel, groups=channels)
         self.norm = None if c.spikes_first else MaskedGroupNorm(channels, c.norm_groups)
-        self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False)
-        self.pw2 = SpikingConv2d(config, wide, channels, 1, after=self.pw1.norm)
+        at_pw1, at_pw2 = (1, c.pw1_burst) if c.spikes_first else (c.pw1_burst, 1)  # the neuron between the two
+        self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False, burst=at_pw1)
+        self.pw2 = SpikingConv2d(config, wide, channels, 1, after=self.pw1.norm, burst=at_pw2)
         if c.pw1_start_bias is not None and config.neuron == "lif":
             nn.init.constant_(self.pw1.norm.bias, c.pw1_start_bias)
         self.drop_path = SharedDropout(drop_path, per_line=True)

@@ -3,6 +3,9 @@
     u_t = decay * u_{t-1} * (1 - s_{t-1}) + x_t          membrane: leak, hard reset to 0, integrate
     s_t = 1 if u_t >= threshold else 0                   spike
 
+PW1's neurons may fire bursts (`encoder.pw1_burst`; not in the paper): a second spike in the same step where u_t is
+`burst_step` above the threshold, a third at twice that, and so on. Whoever reads them adds up spikes, as over steps.
+
 Nothing is kept between calls, so a line can never leak membrane into the next one. The step function has no useful
 gradient; the backward pass uses a surrogate's derivative instead, and does not flow through the reset.
 
@@ -12,6 +15,7 @@ derivative the surrogate is. Whether a neuron is reset is never soft.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -59,7 +63,7 @@ def spike(excess: Tensor, surrogate: str = "atan", alpha: float = 2.0, softness:
     return out
 
 
-def lif(drive: Tensor, config: LIFConfig, softness: float = 0.0) -> Tensor:
+def lif(drive: Tensor, config: LIFConfig, softness: float = 0.0, burst: int = 1) -> Tensor:
     """Spikes [T, ...] of an input current [T, ...], in its dtype; the membrane is kept in at least fp32."""
     currents = wide(drive)
     membrane = fired = torch.zeros_like(currents[0])
@@ -68,7 +72,11 @@ def lif(drive: Tensor, config: LIFConfig, softness: float = 0.0) -> Tensor:
         membrane = config.decay * membrane * (1 - fired) + current
         excess = membrane - config.threshold
         fired = (excess.detach() >= 0).to(excess.dtype)
-        steps.append(spike(excess, config.surrogate, config.surrogate_alpha, softness))
+        spikes = spike(excess, config.surrogate, config.surrogate_alpha, softness)
+        for number in range(1, burst):
+            above = excess - number * config.burst_step
+            spikes = spikes + spike(above, config.surrogate, config.surrogate_alpha, softness)
+        steps.append(spikes)
     return torch.stack(steps).to(drive.dtype)
 
 
@@ -78,9 +86,9 @@ class MultiStepLIF(nn.Module):
     softness = 0.0  # of its spikes; above 0 in training alone
     driven_by: tuple[nn.Module, ...] = ()  # the norm before it; in a tuple, since it is not a part of the neuron
 
-    def __init__(self, config: LIFConfig) -> None:
+    def __init__(self, config: LIFConfig, burst: int = 1) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.burst = config, burst
 
     def forward(self, drive: Tensor) -> Tensor:
         if kernels.fast(drive):
@@ -88,20 +96,20 @@ class MultiStepLIF(nn.Module):
             from spikehtr.kernels.tokennorm_op import fire
 
             return fire(drive, describe(self))
-        return lif(drive, self.config, self.softness)
+        return lif(drive, self.config, self.softness, self.burst)
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{key}={value}" for key, value in self.config)
+        return ", ".join([*(f"{key}={value}" for key, value in self.config), f"burst={self.burst}"])
 
 
-def make_neuron(config: ModelConfig, drive: nn.Module | None = None) -> nn.Module:
+def make_neuron(config: ModelConfig, drive: nn.Module | None = None, burst: int = 1) -> nn.Module:
     """The nonlinearity of every block: the neuron above, or GELU for the paper's ANN-isomorphic control.
 
     `drive` is the norm before it, whose bias then starts at `lif.start_bias`.
     """
     if config.neuron != "lif":
         return nn.GELU()
-    neuron = MultiStepLIF(config.lif)
+    neuron = MultiStepLIF(config.lif, burst)
     if drive is not None:
         assert isinstance(drive.bias, Tensor)
         nn.init.constant_(drive.bias, config.lif.start_bias)
@@ -110,25 +118,23 @@ def make_neuron(config: ModelConfig, drive: nn.Module | None = None) -> nn.Modul
 
 
 def expected_firing(net: nn.Module) -> Tensor:
-    """The firing rate, on the mean over layers, that there would be at the first step if what a norm puts out were normal,
-    with the mean and the spread that its bias and weight say: a smooth stand-in, from parameters alone. 0 without any."""
-    found: list[tuple[Tensor, Tensor, float]] = []
-    parts: list[Tensor] = []  # of its layer, that a channel is
-    layers = 0
-    for module in net.modules():
-        if isinstance(module, MultiStepLIF) and module.driven_by:
-            layers += 1
-            channels = sum(norm.weight.numel() for norm in module.driven_by)
-            for norm in module.driven_by:
-                assert isinstance(norm.weight, Tensor)
-                assert isinstance(norm.bias, Tensor)
-                found.append((norm.weight, norm.bias, module.config.threshold))
-                parts.append(torch.full_like(norm.weight, 1 / channels))
-    if not found:
+    """The firing rate, on the mean over layers, that there would be at the first step if what a norm puts out were
+    normal, with the mean and the spread that its bias and weight say: a smooth stand-in, from parameters alone."""
+    spreads, shorts, parts = list[Tensor](), list[Tensor](), list[Tensor]()  # short of firing; part of a layer
+    layers = [m for m in net.modules() if isinstance(m, MultiStepLIF) and m.driven_by]
+    for layer in layers:
+        c = layer.config
+        for norm, number in itertools.product(layer.driven_by, range(layer.burst)):
+            weight, bias = norm.weight, norm.bias
+            assert isinstance(weight, Tensor)
+            assert isinstance(bias, Tensor)
+            spreads.append(weight.abs())
+            shorts.append(c.threshold + number * c.burst_step - bias)
+            parts.append(torch.full_like(weight, 1 / (len(weight) * len(layer.driven_by))))
+    if not layers:
         return torch.zeros((), device=next(net.parameters()).device)
-    spread = torch.cat([weight.abs() for weight, _, _ in found]).clamp(min=1e-3)
-    short = torch.cat([threshold - bias for _, bias, threshold in found])  # of the threshold
-    return (torch.special.erfc(short / (math.sqrt(2) * spread)) * torch.cat(parts)).sum() / (2 * layers)
+    distance = torch.cat(shorts) / (math.sqrt(2) * torch.cat(spreads).clamp(min=1e-3))
+    return (torch.special.erfc(distance) * torch.cat(parts)).sum() / (2 * len(layers))
 
 
 def set_softness(net: nn.Module, softness: float) -> None:

@@ -88,7 +88,8 @@ def totals(ledger: Ledger, firing: Sequence[Firing], pj_byte: float = PJ_BYTE) -
     traffic = Traffic.of(ledger, firing)
     every = f"memory: weights, inputs and outputs of every layer cross it once, at {pj_byte:g} pJ a byte"
     kept = "leaves out norms, gates and residual sums, and partial sums that stay in a register"
-    spiking = f"membranes are read and written {steps - 1} times a line; spikes take one bit; {every}; {kept}"
+    form = "a spike takes one bit, a sum or a burst of them as many as it needs"
+    spiking = f"membranes are read and written {steps - 1} times a line; {form}; {every}; {kept}"
     return [
         _total("ANN, fp32, one pass", ledger.one_pass / n * E_MAC, 0, traffic.ann(4) * pj_byte, f"{every}; {kept}"),
         _total(
@@ -122,6 +123,7 @@ class Traffic:
     weights: float
     analog: float  # inputs that are no spikes
     spikes: float  # inputs that are
+    bits: float  # that these take
     outputs: float
     membranes: float
     once: float  # inputs and outputs of what runs once a line anyway
@@ -134,6 +136,7 @@ class Traffic:
             weights=sum(row.weights for row in ledger.layers),
             analog=sum(row.inputs for row in ledger.layers if not row.eligible()) / n,
             spikes=sum(row.inputs for row in ledger.layers if row.eligible()) / n,
+            bits=sum(row.inputs * row.bits for row in ledger.layers if row.eligible()) / n,
             outputs=sum(row.outputs for row in ledger.layers) / n,
             membranes=2 * sum(row.neurons for row in firing) * (steps - 1) / n,
             once=sum(row.inputs + row.outputs for row in ledger.layers if row.component in ONCE) / n,
@@ -147,4 +150,4 @@ class Traffic:
 
     def spiking(self, size: int) -> float:
         """Bytes over all timesteps; weights are read once for all of them."""
-        return size * (self.weights + self.analog + self.outputs + self.membranes) + self.spikes / 8
+        return size * (self.weights + self.analog + self.outputs + self.membranes) + self.bits / 8

@@ -48,6 +48,11 @@ class LayerWork:
         return self.whole and self.largest <= limit and 2 * self.zeros >= self.inputs
 
     @property
+    def bits(self) -> int:
+        """What an input takes where all are spikes."""
+        return max(1, int(self.largest).bit_length())
+
+    @property
     def component(self) -> str:
         return component(self.name)
 

@@ -32,11 +32,11 @@ struct fire {
     const float *residual; /* [T, P, C], added, or absent */
     float *out; /* [T, P, C] or absent; may be `residual` */
     bf16 *half; /* the same result for the tile unit, or absent */
-    uint16_t *fired; /* and as lists of the channels that are not 0, or absent: [T, P, C] */
+    uint16_t *fired; /* and as lists of the channels that fired, each as often as it did, or absent: [T, P, burst * C] */
     int32_t *counts; /* [T, P] */
     float *sums; /* of the result, for the norm that follows: [T, blocks, 2, C], or absent */
-    int steps, positions, channels, neuron; /* neuron: 0 none, 1 LIF, 2 SiLU */
-    float decay, threshold, alpha; /* alpha: of the membrane shortcut, 0 for none */
+    int steps, positions, channels, neuron, burst; /* neuron: 0 none, 1 LIF, 2 SiLU; burst: most spikes in a step */
+    float decay, threshold, burst_step, alpha; /* alpha: of the membrane shortcut, 0 for none */
 };
 
 INLINE void list_fired(const uint8_t *spikes, int channels, uint16_t *fired, int32_t *count) {
@@ -53,6 +53,13 @@ INLINE void list_fired(const uint8_t *spikes, int channels, uint16_t *fired, int
     *count = found;
 }
 
+INLINE void list_bursts(const uint8_t *spikes, int channels, uint16_t *fired, int32_t *count) {
+    int found = 0;
+    for (int c = 0; c < channels; c++)
+        for (int i = 0; i < spikes[c]; i++) fired[found++] = (uint16_t)c;
+    *count = found;
+}
+
 CLONES static void fire_task(const void *arg, int block) {
     const struct fire *f = arg;
     int channels = f->channels, start = block * BLOCK, end = least(start + BLOCK, f->positions), blocks = blocks_of(f->positions);
@@ -66,7 +73,7 @@ CLONES static void fire_task(const void *arg, int block) {
             const float *raw = f->raw + at, *scale = f->scale + t * channels, *shift = f->shift + t * channels;
             EACH (int c = 0; c < channels; c++) result[c] = raw[c] * scale[c]; /* rounded here, as in the reference */
             if (f->neuron == 1) {
-                float decay = t ? f->decay : 0.0f, threshold = f->threshold, alpha = f->alpha;
+                float decay = t ? f->decay : 0.0f, threshold = f->threshold, burst_step = f->burst_step, alpha = f->alpha;
                 if (!t) memset(membrane, 0, sizeof(float) * channels), memset(last, 0, sizeof(float) * channels);
                 EACH (int c = 0; c < channels; c++) {
                     float h = result[c] + shift[c];
@@ -75,8 +82,10 @@ CLONES static void fire_task(const void *arg, int block) {
                     membrane[c] = u, last[c] = s;
                     result[c] = s + alpha * h;
                 }
-                if (f->fired)
-                    EACH (int c = 0; c < channels; c++) spikes[c] = last[c] != 0.0f;
+                for (int i = 1; i < f->burst; i++)
+                    EACH (int c = 0; c < channels; c++) result[c] += membrane[c] - threshold - i * burst_step >= 0.0f ? 1.0f : 0.0f;
+                if (f->fired) /* then there is no shortcut */
+                    EACH (int c = 0; c < channels; c++) spikes[c] = (uint8_t)result[c];
             } else if (f->neuron == 2) {
                 EACH (int c = 0; c < channels; c++) {
                     float h = result[c] + shift[c];
@@ -90,7 +99,7 @@ CLONES static void fire_task(const void *arg, int block) {
             if (f->out) memcpy(f->out + at, result, sizeof(float) * channels);
             if (f->half)
                 EACH (int c = 0; c < channels; c++) f->half[at + c] = float_to_bf16(result[c]);
-            if (f->fired) list_fired(spikes, channels, f->fired + at, f->counts + (size_t)t * f->positions + p);
+            if (f->fired) (f->burst > 1 ? list_bursts : list_fired)(spikes, channels, f->fired + at * f->burst, f->counts + (size_t)t * f->positions + p);
             if (f->sums) {
                 float *sums = f->sums + ((size_t)t * blocks + block) * 2 * channels;
                 EACH (int c = 0; c < channels; c++) sums[c] += result[c];

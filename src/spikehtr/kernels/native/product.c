@@ -137,7 +137,7 @@ static void events_block(const struct job *job, int step, int start, int rows, f
             for (int dx = 0; dx < x->kernel_w; dx++) {
                 int from = neighbour(x, job->out_w, start + r, dy, dx);
                 if (from < 0) continue;
-                f.channels[f.taps] = x->fired + (before + from) * x->channels;
+                f.channels[f.taps] = x->fired + (before + from) * x->channels * x->burst;
                 f.counts[f.taps] = x->counts[before + from];
                 f.bases[f.taps++] = (dy * x->kernel_w + dx) * x->channels;
             }

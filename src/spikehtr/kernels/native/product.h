@@ -21,10 +21,11 @@ struct weights {
 struct source {
     const float *dense; /* [T, P, C] */
     const bf16 *half; /* the same in bfloat16 */
-    const uint16_t *fired; /* [T, P, C]: the channels that fired at a position, first `counts` of them */
+    const uint16_t *fired; /* [T, P, burst * C]: the channels that fired at a position, first `counts` of them */
     const int32_t *counts; /* [T, P] */
     int steps, height, width, channels;
     int kernel_h, kernel_w, stride_h, stride_w; /* 1, 1, 1, 1: pointwise */
+    int burst; /* most spikes of a channel in a step */
 };
 
 struct job {
