@@ -119,6 +119,38 @@ def test_the_same_command_goes_on_and_more_seeds_give_other_intervals(lines, tmp
     assert "holds the study ann-control" in wrong.stderr
 
 
+def test_runs_of_another_study_are_taken_over_where_nothing_differs(lines, tmp_path):
+    first = run(*command("reduction", lines, tmp_path / "a", "--only", "full"))
+    assert first.returncode == 0, first.stderr
+    full = tmp_path / "a" / "words" / "full" / "seed0"
+    again = run(*command("mixer", lines, tmp_path / "b", "--only", "auto,all-la", "--reuse", tmp_path / "a"))
+    assert again.returncode == 0, again.stderr
+    assert f"seed 0: taken from {full}" in again.stdout
+    assert "1 of 2 runs are there already" in again.stdout
+    auto, other = (tmp_path / "b" / "words" / name / "seed0" for name in ("auto", "all-la"))
+    assert (auto / "best.safetensors").read_bytes() == (full / "best.safetensors").read_bytes()
+    assert (other / "best.safetensors").read_bytes() != (full / "best.safetensors").read_bytes()
+    assert json.loads((auto / "result.json").read_text())["variant"] == "auto"
+    assert json.loads((full / "result.json").read_text())["variant"] == "full"  # not written into
+    rates = [json.loads((tmp_path / name / "results.json").read_text())["data"]["words"]["rows"][0] for name in "ab"]
+    assert rates[0]["rates"] == rates[1]["rates"]
+    more = run(*command("mixer", lines, tmp_path / "c", "--only", "auto", "--reuse", tmp_path / "a", "--allow-unknown"))
+    assert more.returncode == 0, more.stderr
+    assert "taken from" not in more.stdout
+    (lines / "validation" / "more.txt").write_text("ink")
+    Image.fromarray(draw_line("ink", 32, 9)).save(lines / "validation" / "more.png")
+    try:  # the lines are others now
+        later = run(*command("mixer", lines, tmp_path / "d", "--only", "auto", "--reuse", tmp_path / "a"))
+    finally:
+        for kind in ("png", "txt"):
+            (lines / "validation" / f"more.{kind}").unlink()
+    assert later.returncode == 0, later.stderr
+    assert "taken from" not in later.stdout
+    wrong = run(*command("mixer", lines, tmp_path / "d", "--reuse", tmp_path / "words"))
+    assert wrong.returncode == 2
+    assert "no study here to take runs from" in wrong.stderr
+
+
 def start(*args):
     program = [sys.executable, "-c", "from spikehtr.cli import main; main()"]
     return subprocess.Popen(

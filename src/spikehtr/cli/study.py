@@ -57,6 +57,14 @@ def study(
         bool, typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and the minutes it takes.")] = False,
+    reuse: Annotated[
+        Optional[list[Path]],
+        typer.Option(
+            "--reuse",
+            metavar="FOLDER",
+            help="Take from another study what it has finished with the same settings, lines, seed, budget. Repeatable.",
+        ),
+    ] = None,
     only_render: Annotated[
         bool, typer.Option("--render", help="Make tables and page again from the runs in the folder; no training.")
     ] = False,
@@ -94,10 +102,12 @@ def study(
     if dry_run:
         _tell_plan(plan, tasks, devices, at_once)
         return
+    from spikehtr.studies.reusing import take_over
     from spikehtr.studies.runner import carry_out_tasks, check_lines
 
     check_lines(tasks, typer.echo)
     plan.write()
+    take_over(tasks, reuse or (), typer.echo)
     with counting("runs", len(tasks)) as progress:
         carried = carry_out_tasks(tasks, devices, at_once, typer.echo, progress)
     _tell_files(render(Plan.read(output)))
