@@ -94,6 +94,18 @@ def test_notes_can_be_added_and_the_weights_stay_bit_for_bit(tmp_path, half):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "m.safetensors"]
 
 
+def test_a_file_without_notes_has_none_and_can_get_some(tmp_path):
+    net, config = build()
+    path, bare = tmp_path / "m.safetensors", tmp_path / "bare.safetensors"
+    save_model(path, net, config, CHARSET, {"seed": 7})
+    with safe_open(str(path), "pt") as file:
+        header = {key: value for key, value in file.metadata().items() if key != "notes"}
+        save_file({name: file.get_tensor(name) for name in file.keys()}, bare, header)  # noqa: SIM118
+    assert load_model(bare).notes == {}
+    update_notes(bare, {"temperature": 2.0})
+    assert load_model(bare).temperature == 2.0
+
+
 def test_notes_are_added_to_model_files_only(tmp_path):
     save_file({"x": torch.zeros(1)}, tmp_path / "other")
     before = (tmp_path / "other").read_bytes()

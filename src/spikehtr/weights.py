@@ -107,13 +107,13 @@ def load_model(path: str | os.PathLike[str]) -> Loaded:
     header = load_header(path)
     try:
         config = Config.from_dict(json.loads(header["config"]), str(path))
-        charset = Charset(tuple(json.loads(header["charset"])))
+        charset, notes = Charset(tuple(json.loads(header["charset"]))), json.loads(header.get("notes", "{}"))
         net = build(config.model, len(charset))
         with safe_open(str(model_file(path)), "pt") as file:
             net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError, KeyError, RuntimeError) as error:
         raise SpikeHTRError(_damaged(path, error)) from None
-    return Loaded(net.eval(), config, charset, json.loads(header["notes"]))
+    return Loaded(net.eval(), config, charset, notes)
 
 
 def check_changeable(path: str | os.PathLike[str]) -> None:
@@ -132,7 +132,7 @@ def update_notes(path: str | os.PathLike[str], notes: dict[str, Any]) -> None:
     with Path(path).open("rb") as old, whole_file(path) as temporary:
         (length,) = struct.unpack("<Q", old.read(8))
         header = json.loads(old.read(length))
-        kept = json.loads(header["__metadata__"]["notes"])
+        kept = json.loads(header["__metadata__"].get("notes", "{}"))
         header["__metadata__"]["notes"] = json.dumps(kept | notes, ensure_ascii=False)
         packed = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         packed += b" " * (-len(packed) % 8)  # tensors begin at a multiple of 8

@@ -62,7 +62,7 @@ def study(
         typer.Option(
             "--reuse",
             metavar="FOLDER",
-            help="Take from another study what it has finished with the same settings, lines, seed, budget. Repeatable.",
+            help="Take from another study what it finished with the same settings, lines, seed, budget. Repeatable.",
         ),
     ] = None,
     only_render: Annotated[
