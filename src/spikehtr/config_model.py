@@ -32,7 +32,9 @@ class LIFConfig(Section):
     surrogate: Literal["atan", "sigmoid"] = "atan"
     surrogate_alpha: Positive = 2.0  # larger is narrower
     start_bias: float = 0.0  # of the norm that drives a neuron, before training; below 0 fewer neurons fire
-    burst_step: Positive = 0.5  # of the membrane above threshold, for each further spike of a burst (encoder.pw1_burst)
+    # Of the membrane above threshold, for each further spike of a burst (encoder.pw1_burst). Multiples of 1/64, and
+    # theirs, are exact in every precision.
+    burst_step: Annotated[float, Field(gt=0, multiple_of=1 / 64)] = 0.5
 
 
 class InkCoderConfig(Section):

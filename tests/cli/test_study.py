@@ -123,7 +123,12 @@ def test_runs_of_another_study_are_taken_over_where_nothing_differs(lines, tmp_p
     first = run(*command("reduction", lines, tmp_path / "a", "--only", "full"))
     assert first.returncode == 0, first.stderr
     full = tmp_path / "a" / "words" / "full" / "seed0"
-    again = run(*command("mixer", lines, tmp_path / "b", "--only", "auto,all-la", "--reuse", tmp_path / "a"))
+    log = (full / "run.log").read_text()
+    words = command("mixer", lines, tmp_path / "b", "--only", "auto,all-la", "--reuse", tmp_path / "a")
+    planned = run(*words, "--dry-run")
+    assert planned.stdout.count("taken from") == 1
+    assert not (tmp_path / "b").exists()
+    again = run(*words)
     assert again.returncode == 0, again.stderr
     assert f"seed 0: taken from {full}" in again.stdout
     assert "1 of 2 runs are there already" in again.stdout
@@ -131,24 +136,45 @@ def test_runs_of_another_study_are_taken_over_where_nothing_differs(lines, tmp_p
     assert (auto / "best.safetensors").read_bytes() == (full / "best.safetensors").read_bytes()
     assert (other / "best.safetensors").read_bytes() != (full / "best.safetensors").read_bytes()
     assert json.loads((auto / "result.json").read_text())["variant"] == "auto"
-    assert json.loads((full / "result.json").read_text())["variant"] == "full"  # not written into
     rates = [json.loads((tmp_path / name / "results.json").read_text())["data"]["words"]["rows"][0] for name in "ab"]
     assert rates[0]["rates"] == rates[1]["rates"]
-    more = run(*command("mixer", lines, tmp_path / "c", "--only", "auto", "--reuse", tmp_path / "a", "--allow-unknown"))
-    assert more.returncode == 0, more.stderr
-    assert "taken from" not in more.stdout
-    (lines / "validation" / "more.txt").write_text("ink")
+    (auto / "run.log").write_text("mine")
+    assert (full / "run.log").read_text() == log  # nothing of the other study is written into
+    assert json.loads((full / "result.json").read_text())["variant"] == "full"
+
+
+def test_runs_of_another_study_are_not_taken_over_where_something_differs(lines, tmp_path):
+    first = run(*command("reduction", lines, tmp_path / "a", "--only", "full"))
+    assert first.returncode == 0, first.stderr
+    words = command("mixer", lines, tmp_path / "c", "--only", "auto", "--reuse", tmp_path / "a", "--dry-run")
+    assert "taken from" in run(*words).stdout
+    assert "taken from" not in run(*words, "--allow-unknown").stdout
+    assert "taken from" not in run(*words, "-s", "training.learning_rate=0.01").stdout
     Image.fromarray(draw_line("ink", 32, 9)).save(lines / "validation" / "more.png")
-    try:  # the lines are others now
-        later = run(*command("mixer", lines, tmp_path / "d", "--only", "auto", "--reuse", tmp_path / "a"))
+    (lines / "validation" / "more.txt").write_text("ink")
+    try:
+        assert "taken from" not in run(*words).stdout  # the lines are others now
     finally:
         for kind in ("png", "txt"):
             (lines / "validation" / f"more.{kind}").unlink()
-    assert later.returncode == 0, later.stderr
-    assert "taken from" not in later.stdout
+    by_minutes = [
+        "study",
+        "mixer",
+        "-d",
+        lines,
+        "-o",
+        tmp_path / "d",
+        "--budget",
+        1,
+        "--reuse",
+        tmp_path / "a",
+        *SETTINGS,
+    ]
+    assert "by --epochs" in run(*by_minutes).stderr
     wrong = run(*command("mixer", lines, tmp_path / "d", "--reuse", tmp_path / "words"))
     assert wrong.returncode == 2
     assert "no study here to take runs from" in wrong.stderr
+    assert not (tmp_path / "d").exists()
 
 
 def start(*args):

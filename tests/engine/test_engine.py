@@ -20,6 +20,7 @@ from spikehtr.engine.parts import Layer, Memory, Products
 from spikehtr.errors import SpikeHTRError
 from spikehtr.inference import PlainReader, make_reader
 from spikehtr.model.encoder import SpikingConv2d
+from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.mixer import SpikingLinear
 
 try:
@@ -97,6 +98,19 @@ def test_it_reads_what_the_network_reads(name):
     assert found.aux_logits is None
     assert_same(found, expected, atol=2e-4)
     assert (found.keep_ratio < 1).any() or name == "no reduction"
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if "bursts" in name])
+def test_lists_of_bursts_read_what_the_network_reads(name):
+    net, most = network(**VARIANTS[name]), []
+    images, widths = batch(97, 60, 5)
+    neurons = [m for m in net.modules() if isinstance(m, MultiStepLIF)]
+    hooks = [m.register_forward_hook(lambda _, __, fired: most.append(float(fired.max()))) for m in neurons]
+    expected = PlainReader(net.double())(images.double() / 255, widths)
+    for hook in hooks:
+        hook.remove()
+    assert max(most) > 1
+    assert_same(Engine(net.float(), events="always")(images, widths), expected, atol=2e-4)
 
 
 @pytest.mark.parametrize("name", ["paper", "spikes first", "coarse"])

@@ -22,7 +22,7 @@ VARIANTS = {
     "T=2": {},
     "spikes first": {"encoder__spikes_first": True},
     "bursts": {"encoder__pw1_burst": 4},
-    "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 2, "lif__burst_step": 0.2},
+    "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 2, "lif__burst_step": 0.1875},
     "coarse grey ttfs": {
         "encoder__stem_stride": [4, 2],
         "encoder__strides": [[1, 1], [2, 2], [2, 1]],

@@ -17,7 +17,7 @@ NEURONS = {
     "soft atan": soft(MultiStepLIF(LIFConfig()), 0.7),
     "soft sigmoid": soft(MultiStepLIF(LIFConfig(surrogate="sigmoid", decay=0.7, threshold=0.8)), 1.0),
     "bursts": MultiStepLIF(LIFConfig(), burst=4),
-    "soft bursts": soft(MultiStepLIF(LIFConfig(surrogate="sigmoid", burst_step=0.3), burst=3), 0.4),
+    "soft bursts": soft(MultiStepLIF(LIFConfig(surrogate="sigmoid", burst_step=0.25), burst=3), 0.4),
     "gelu": torch.nn.GELU(),
     "silu": torch.nn.SiLU(),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -62,7 +62,7 @@ def study(
         typer.Option(
             "--reuse",
             metavar="FOLDER",
-            help="Take from another study what it finished with the same settings, lines, seed, budget. Repeatable.",
+            help="Take from another study what it finished with the same settings, lines, seed, epochs. Repeatable.",
         ),
     ] = None,
     only_render: Annotated[
@@ -97,17 +97,22 @@ def study(
     if not tasks:
         reasons = "; ".join(f"{variant.name}: {why}" for variant, why in plan.variants())
         raise SpikeHTRError(f"no variant of {chosen.name} can run here ({reasons})")
+    from spikehtr.studies.reusing import made_elsewhere, take_over
+
+    made = made_elsewhere(tasks, reuse or ())
     devices = _devices(device)
     at_once = min(jobs or len(devices), len(tasks))
     if dry_run:
-        _tell_plan(plan, tasks, devices, at_once)
+        _tell_plan(plan, tasks, made, devices, at_once)
         return
-    from spikehtr.studies.reusing import take_over
     from spikehtr.studies.runner import carry_out_tasks, check_lines
 
     check_lines(tasks, typer.echo)
     plan.write()
-    take_over(tasks, reuse or (), typer.echo)
+    for task in tasks:
+        if other := made.get(task.folder):
+            take_over(task, other)
+            typer.echo(f"{task.title}: taken from {other.folder}")
     with counting("runs", len(tasks)) as progress:
         carried = carry_out_tasks(tasks, devices, at_once, typer.echo, progress)
     _tell_files(render(Plan.read(output)))
@@ -125,7 +130,7 @@ def _devices(wanted: str) -> list[str]:
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())]
 
 
-def _tell_plan(plan: Plan, tasks: Sequence[Task], devices: Sequence[str], jobs: int) -> None:
+def _tell_plan(plan: Plan, tasks: Sequence[Task], made: Mapping[Path, Task], devices: Sequence[str], jobs: int) -> None:
     from spikehtr.cli.train import spoken
     from spikehtr.evaluation.tables import columns
     from spikehtr.studies.estimating import minutes_of
@@ -134,13 +139,15 @@ def _tell_plan(plan: Plan, tasks: Sequence[Task], devices: Sequence[str], jobs: 
     rows: list[Sequence[object]] = []
     for task in tasks:
         state = "done" if task.finished else "begun" if task.folder.exists() else ""
+        if other := made.get(task.folder):
+            state = f"taken from {other.folder}"
         rows.append((task.variant, task.data, task.seed, f"{minutes[task.folder]:.1f}", state))
     for variant, why in plan.variants():
         if why:
             rows.append((variant.name, "", "", "", why))
     for line in columns(["variant", "data", "seed", "minutes", "state"], rows):
         typer.echo(line)
-    left = sum(minutes[task.folder] for task in tasks if not task.finished)
+    left = sum(minutes[task.folder] for task in tasks if not task.finished and task.folder not in made)
     typer.echo("")
     by = "by the budget" if plan.budget else f"from one timed step of each kind on {devices[0]}, alone there"
     typer.echo(f"  {left:.1f} minutes of training ({by}); {jobs} at a time on {', '.join(devices)}: ", nl=False)

@@ -56,7 +56,7 @@ def unusable(net: Network, half: bool = False) -> str | None:
     return "bf16 needs a CPU with a tile unit (AMX)" if half and not found.tiles else None
 
 
-# Shares of firing inputs below which adding up weight rows is faster than the dense product, in fp32 and in tiles, as
+# Spikes an input below which adding up weight rows is faster than the dense product, in fp32 and in tiles, as
 # `spikehtr bench --cpu` measures them.
 EVENTS_PAY_DENSE, EVENTS_PAY_TILES = 0.2, 0.02
 
@@ -79,7 +79,8 @@ class Engine:
 
     `precision`: fp32; or bf16, which is faster where there is a tile unit (AMX) and rounds what every layer reads.
     `events`: whether layers that read spikes add up the weight rows of what fired: auto where it is faster (see
-    `choose`), always, or never. In fp32 the result is the same to the last bit.
+    `choose`), always, or never. In fp32 the result is the same to the last bit, but for bursts, whose weights are then
+    added one by one.
     """
 
     batch_size = 16
@@ -137,7 +138,7 @@ class Engine:
                 layer.choose(dense)
 
     def watch(self, gray: Floats) -> tuple[dict[str, float], dict[str, float]]:
-        """Read a line; the seconds of each layer, and the share of its inputs that fired where they are listed."""
+        """Read a line; the seconds of each layer, and the spikes an input where they are listed."""
         run = self._products()
         self.library.use_threads(min(self.threads, MOST_A_LINE))
         run.seconds, run.density = {}, {}

@@ -66,7 +66,7 @@ def fire(
 ) -> Floats | None:
     """out = neuron(raw * scale + shift) + alpha * (...) + residual, in the forms `out` has; its sums where named."""
     found = None
-    assert out.fired is None or out.burst == neuron.burst
+    assert out.fired is None or (out.burst == neuron.burst and alpha == 0 and residual is None)
     if sums is not None:
         found = run.memory.take(sums, raw.steps * blocks(raw.positions) * 2 * raw.channels)
     run.call(

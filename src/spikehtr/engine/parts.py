@@ -173,7 +173,7 @@ class Products:
     def __init__(self, library: Library, memory: Memory) -> None:
         self.library, self.memory = library, memory
         self.seconds: dict[str, float] | None = None  # by layer, the making of its input in its form included
-        self.density: dict[str, float] | None = None  # by layer: share of its inputs that fired, where they are listed
+        self.density: dict[str, float] | None = None  # by layer: spikes an input, where they are listed
 
     def call(self, name: str, reader: str | None = None, **fields: Any) -> None:
         """A compiled function, on account of the layer that reads its result."""

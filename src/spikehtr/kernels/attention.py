@@ -3,7 +3,7 @@
 Both read q, k (and v) where the projection left them, side by side in [T*B*L, n, heads, d/h], and write the gradient
 to the same places, so that nothing is permuted in memory. PRECISION of products is three tf32 parts (fp32, but for a
 digit), or one where q, k, v are half precision: those are tf32 as they are, counts of spikes too, and results are
-rounded to half precision at once, which takes more digits.
+rounded to half precision at once, which has no more digits.
 """
 # mypy: ignore-errors
 

@@ -79,9 +79,7 @@ def _image_conv(conv: nn.Conv2d, x: Tensor) -> Tensor:
     return F.linear(filled, F.pad(conv.weight.flatten(1), (0, -taps % 8)), conv.bias).movedim(3, 1)
 
 
-def _plan(
-    norm: MaskedGroupNorm, neuron: nn.Module | None, x: Tensor, sums: bool = False, fork: bool = False
-) -> NormPlan:
+def _plan(norm: MaskedGroupNorm, neuron: nn.Module | None, x: Tensor, fork: bool = False) -> NormPlan:
     return NormPlan(norm.groups, norm.eps, describe(neuron), result_dtype(x), fork)
 
 

@@ -92,7 +92,8 @@ class SpikingConv2d(nn.Module):
         return y * column_mask(widths, y.shape[-1])
 
     def _fire(self, x: Tensor, widths: Tensor) -> Tensor:
-        """What `spikes_first` has before the convolution: same shape, 0 at padded columns."""
+        """What `spikes_first` has before the convolution: same shape, 0 at padded columns (but for PW2's, which reads
+        each column by itself)."""
         if self.drive is None:
             return self.neuron(x)
         if kernels.fast(x) and kernels.unwatched(self.drive, self.neuron):

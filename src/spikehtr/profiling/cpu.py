@@ -56,7 +56,7 @@ class LayerCost:
     layer: str
     inputs: int
     outputs: int
-    density: float | None  # share of its inputs that fired; None: it reads more than spikes
+    density: float | None  # spikes an input; None: it reads more than spikes
     dense: float
     tiles: float | None
     events: float | None

@@ -4,8 +4,8 @@ Dense: multiply-accumulates at a line's own output positions, taps on zero paddi
 own counter have them). Event-driven: a layer that reads spikes adds, for each unit of input, one weight for each
 output it reaches; taps lost past the image's edge are not there, so a spike at the border reaches fewer.
 
-A layer reads spikes when every input is a whole number from 0 to 16 (a spike, or a sum of spikes that met in the
-residual stream) and at least half of all inputs are 0. Under the stricter `binary` rule sums are not spikes.
+A layer reads spikes when every input is a whole number from 0 to 16 (a spike, a burst, or a sum of spikes that met in
+the residual stream) and at least half of all inputs are 0. Under the stricter `binary` rule bursts and sums are not.
 Not counted: biases, norms, pooling, gates, residual sums, softmax.
 """
 

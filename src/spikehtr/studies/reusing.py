@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,21 +13,27 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.studies.tasks import RESULT, STUDY, TASK, Task, read_json
 from spikehtr.training.records import write_json
 
-_LEFT = ("last.safetensors", "previous.safetensors", ".lock")  # a finished run needs no checkpoints
+_LEFT = ("last.safetensors", "previous.safetensors", ".lock", "*.tmp")  # a finished run needs no checkpoints
 
 
-def take_over(tasks: Sequence[Task], folders: Sequence[Path], say: Callable[[str], None]) -> None:
-    """Copy what is finished in other studies' folders, and the same: settings, lines, seed, budget."""
+def made_elsewhere(tasks: Sequence[Task], folders: Sequence[Path]) -> dict[Path, Task]:
+    """By the folder of a task that is not begun: a finished run of another study that is the same in all but its name.
+
+    The same settings, lines and seed, by epochs and from scratch: what fits into minutes hangs on the machine.
+    """
+    made = []
     for folder in folders:
         if not (folder / STUDY).is_file():
             raise SpikeHTRError(f"{folder}: no study here to take runs from")
-        made = [Task.read(path.parent) for path in sorted(folder.glob(f"*/*/*/{RESULT}"))]
-        for task in tasks:
-            if not task.finished and not task.folder.exists():
-                same = next((other for other in made if _same(task, other)), None)
-                if same is not None:
-                    _copy(same, task)
-                    say(f"{task.title}: taken from {same.folder}")
+        made += [Task.read(path.parent) for path in sorted(folder.glob(f"*/*/*/{RESULT}"))]
+    if made and any(task.max_minutes or task.start for task in tasks):
+        raise SpikeHTRError("--reuse is for runs from scratch by --epochs: what --budget allows hangs on the machine")
+    found = {}
+    for task in tasks:
+        same = None if task.folder.exists() else next((other for other in made if _same(task, other)), None)
+        if same is not None:
+            found[task.folder] = same
+    return found
 
 
 def _same(task: Task, other: Task) -> bool:
@@ -39,19 +45,24 @@ def _same(task: Task, other: Task) -> bool:
     return found is not None and found["digest"] == digest  # the lines may have changed since
 
 
-def _copy(made: Task, task: Task) -> None:
-    """The result comes last: without it a run is not finished."""
-    left = shutil.ignore_patterns(*_LEFT, TASK, RESULT)
-    shutil.copytree(made.folder, task.folder, copy_function=_link, ignore=left)
-    task.write()
+def take_over(task: Task, made: Task) -> None:
+    """Make a finished run the task's; its folder is whole or not there."""
+    task.folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = task.folder.with_name(f".{task.folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(made.folder, temporary, copy_function=_copy, ignore=shutil.ignore_patterns(*_LEFT))
+    write_json(temporary / TASK, task.to_dict())
     found = read_json(made.folder / RESULT) or {}
-    write_json(task.folder / RESULT, found | {"variant": task.variant, "data": task.data})
+    write_json(temporary / RESULT, found | {"variant": task.variant, "data": task.data})
+    temporary.rename(task.folder)
 
 
-def _link(source: str, target: str) -> str:
-    """The same file twice where that can be: models are large."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-    return target
+def _copy(source: str, target: str) -> str:
+    """Models are large: the same file twice, where that can be."""
+    if source.endswith(".safetensors"):
+        try:
+            os.link(source, target)
+            return target
+        except OSError:
+            pass
+    return shutil.copy2(source, target)

@@ -29,6 +29,9 @@ void run_tasks(task_fn fn, const void *arg, int count);
 /* Memory of this thread's own, as long as it makes no other request; 64-byte aligned. */
 void *scratch(size_t bytes);
 
+/* The channels that fired, each as often as it did -> `fired`; how many entries. */
+int list_spikes(const float *spikes, int channels, uint16_t *fired);
+
 enum { BLOCK = 96 }; /* rows a task works on: whole tiles (32) and whole register blocks (12) */
 
 INLINE int least(int a, int b) { return a < b ? a : b; }

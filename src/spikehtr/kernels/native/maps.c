@@ -39,32 +39,10 @@ struct fire {
     float decay, threshold, burst_step, alpha; /* alpha: of the membrane shortcut, 0 for none */
 };
 
-INLINE void list_fired(const uint8_t *spikes, int channels, uint16_t *fired, int32_t *count) {
-    int found = 0, c = 0;
-    for (; c + 8 <= channels; c += 8) {
-        uint64_t word;
-        memcpy(&word, spikes + c, 8);
-        for (; word; word &= word - 1) { /* a spike is the lowest bit of its byte */
-            fired[found++] = (uint16_t)(c + (__builtin_ctzll(word) >> 3));
-        }
-    }
-    for (; c < channels; c++)
-        if (spikes[c]) fired[found++] = (uint16_t)c;
-    *count = found;
-}
-
-INLINE void list_bursts(const uint8_t *spikes, int channels, uint16_t *fired, int32_t *count) {
-    int found = 0;
-    for (int c = 0; c < channels; c++)
-        for (int i = 0; i < spikes[c]; i++) fired[found++] = (uint16_t)c;
-    *count = found;
-}
-
 CLONES static void fire_task(const void *arg, int block) {
     const struct fire *f = arg;
     int channels = f->channels, start = block * BLOCK, end = least(start + BLOCK, f->positions), blocks = blocks_of(f->positions);
-    float *memory = scratch(sizeof(float) * channels * 3 + channels), *membrane = memory, *result = membrane + channels, *last = result + channels;
-    uint8_t *spikes = (uint8_t *)(last + channels);
+    float *membrane = scratch(sizeof(float) * channels * 3), *result = membrane + channels, *last = result + channels;
     if (f->sums)
         for (int t = 0; t < f->steps; t++) memset(f->sums + ((size_t)t * blocks + block) * 2 * channels, 0, sizeof(float) * 2 * channels);
     for (int p = start; p < end; p++)
@@ -84,8 +62,8 @@ CLONES static void fire_task(const void *arg, int block) {
                 }
                 for (int i = 1; i < f->burst; i++)
                     EACH (int c = 0; c < channels; c++) result[c] += membrane[c] - threshold - i * burst_step >= 0.0f ? 1.0f : 0.0f;
-                if (f->fired) /* then there is no shortcut */
-                    EACH (int c = 0; c < channels; c++) spikes[c] = (uint8_t)result[c];
+                if (f->fired) /* then there is no shortcut and no residual */
+                    f->counts[(size_t)t * f->positions + p] = list_spikes(result, channels, f->fired + at * f->burst);
             } else if (f->neuron == 2) {
                 EACH (int c = 0; c < channels; c++) {
                     float h = result[c] + shift[c];
@@ -99,7 +77,6 @@ CLONES static void fire_task(const void *arg, int block) {
             if (f->out) memcpy(f->out + at, result, sizeof(float) * channels);
             if (f->half)
                 EACH (int c = 0; c < channels; c++) f->half[at + c] = float_to_bf16(result[c]);
-            if (f->fired) (f->burst > 1 ? list_bursts : list_fired)(spikes, channels, f->fired + at * f->burst, f->counts + (size_t)t * f->positions + p);
             if (f->sums) {
                 float *sums = f->sums + ((size_t)t * blocks + block) * 2 * channels;
                 EACH (int c = 0; c < channels; c++) sums[c] += result[c];

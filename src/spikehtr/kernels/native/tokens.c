@@ -41,14 +41,7 @@ CLONES static void token_fire_task(const void *arg, int block) {
                     float s = u >= threshold ? 1.0f : 0.0f;
                     membrane[c] = u, last[c] = s, result[c] = s;
                 }
-                if (f->fired) {
-                    int found = 0;
-                    for (int c = 0; c < channels; c++) {
-                        f->fired[at + found] = (uint16_t)c; /* kept if it fired, written over if not */
-                        found += last[c] != 0.0f;
-                    }
-                    f->counts[row] = found;
-                }
+                if (f->fired) f->counts[row] = list_spikes(last, channels, f->fired + at);
             }
             if (f->residual)
                 EACH (int c = 0; c < channels; c++) result[c] += f->residual[at + c];
