@@ -108,4 +108,16 @@ BASELINES: dict[str, dict[str, Any]] = {
     # wide as they are, so nearly all of ours.
     "kraken": _baseline("kraken", 120, 1920, batch_size=16, learning_rate=1e-3, weight_decay=0.0),
 }
+# What a model that is gone on from does not bring along: how it was trained, perhaps for days, on thousands of lines.
+# Batches and rate are those of docs/results/fine-tuning.
+FINE_TUNING: dict[str, Any] = {
+    "training.batch_size": 16,
+    "training.learning_rate": 3e-4,
+    "training.epochs": 60,
+    "training.warmup_epochs": 3.0,
+    "training.validate_every": 4,
+    "training.seed": 0,
+    "data.train_lines": 0,
+    "data.workers": 4,
+}
 PRESETS = (*TIERS, *BASELINES)

@@ -172,6 +172,20 @@ def test_fine_tuning_says_what_becomes_of_the_characters(place, tuned, tmp_path,
     assert again.returncode == 0, again.stderr
 
 
+def test_fine_tuning_has_a_length_and_a_rate_of_its_own(place, tuned, tmp_path):
+    """Not those of the model's own training, which may have gone on for days."""
+    words = ["train", "-d", place / "lines.arrow", "--from", tuned, "--max-steps", 1]
+    done = run(*words, "-o", tmp_path / "a")
+    assert done.returncode == 0, done.stderr
+    assert "fine-tuning: batches of 16, a learning rate of 0.0003" in done.stdout
+    model = load_model(tmp_path / "a" / "best.safetensors").config
+    assert (model.training.epochs, model.training.batch_size, model.training.validate_every) == (60, 16, 4)
+    assert model.model == load_model(tuned).config.model
+    done = run(*words, "-o", tmp_path / "b", "-s", "training.batch_size=3", "-s", "training.epochs=7")
+    assert "batches of 3" in done.stdout
+    assert load_model(tmp_path / "b" / "best.safetensors").config.training.epochs == 7
+
+
 def test_hand_over_to_another_neuron_with_a_teacher(place, tuned, tmp_path):
     changes = ("-s", "model.neuron=gelu", "-s", "model.span_mask.ratio=0.2", "-s", "training.epochs=1")
     teaching = ("--from", tuned, "--teacher", tuned, "--teacher-weight", "0.5")

@@ -14,6 +14,7 @@ import typer
 from spikehtr.cli.options import ConfigFile, Overrides, Preset, pick_device, resolve
 from spikehtr.cli.progress import counting, training_bar
 from spikehtr.errors import SpikeHTRError
+from spikehtr.presets import FINE_TUNING
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -42,7 +43,8 @@ def train(
         typer.Option(
             "--from",
             metavar="MODEL",
-            help="Fine-tune this model (bundled: the one that comes along); its settings hold, but for --set.",
+            help="Fine-tune this model (bundled: the one that comes along). Its settings hold, but for length, batches "
+            "and learning rate; --set changes them.",
         ),
     ] = None,
     charset: Annotated[
@@ -110,7 +112,7 @@ def train(
         load_header(teacher)  # before the data are read
     model = load_model(start) if start else None
     if model:
-        config = changed(model.config, reducer, overrides)
+        config = changed(model.config.with_overrides(FINE_TUNING), reducer, overrides)
     assert config is not None
     job = Job(
         config,
@@ -132,6 +134,8 @@ def train(
     fabric.launch()
     with ExitStack() as last, _one_speaks(fabric), counting("reading lines") as reading, training_bar() as bar:
         last.callback(part)
+        if model:
+            typer.echo(_fine_tuning(config, by_epochs=not (max_steps or max_minutes)))
         outcome = carry_out(job, fabric, typer.echo, lambda told: _tell(told, bar), reading, model)
         if not outcome.finished:
             typer.echo(f"stopped at step {outcome.step} and saved: the same command with --resume goes on")
@@ -155,6 +159,13 @@ def settings(
 
 def changed(config: Config, reducer: bool, overrides: list[str] | None) -> Config:
     return (config.with_reducer() if reducer else config).with_overrides(overrides or [])
+
+
+def _fine_tuning(config: Config, by_epochs: bool) -> str:
+    t = config.training
+    length = f"{t.epochs} epochs, " if by_epochs else ""
+    rate = f"batches of {t.batch_size}, a learning rate of {t.learning_rate:g}"
+    return f"fine-tuning: {length}{rate} (others: -s training.epochs=... batch_size, learning_rate; or --max-minutes)"
 
 
 @contextmanager
