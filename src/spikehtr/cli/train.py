@@ -165,7 +165,7 @@ def _fine_tuning(config: Config, by_epochs: bool) -> str:
     t = config.training
     length = f"{t.epochs} epochs, " if by_epochs else ""
     rate = f"batches of {t.batch_size}, a learning rate of {t.learning_rate:g}"
-    return f"fine-tuning: {length}{rate} (others: -s training.epochs=... batch_size, learning_rate; or --max-minutes)"
+    return f"fine-tuning: {length}{rate}; -s training.learning_rate=1e-4 and the like change them"
 
 
 @contextmanager
