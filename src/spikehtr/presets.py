@@ -116,8 +116,6 @@ FINE_TUNING: dict[str, Any] = {
     "training.epochs": 60,
     "training.warmup_epochs": 3.0,
     "training.validate_every": 4,
-    "training.seed": 0,
     "data.train_lines": 0,
-    "data.workers": 4,
 }
 PRESETS = (*TIERS, *BASELINES)

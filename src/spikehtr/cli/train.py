@@ -104,6 +104,7 @@ def train(
     config = None if start else settings(arch, preset, file, reducer, overrides)
     chosen = pick_device(device)
 
+    from spikehtr.config import DataConfig
     from spikehtr.training.devices import make_fabric, part
     from spikehtr.training.job import Job, carry_out
     from spikehtr.weights import load_header, load_model
@@ -112,7 +113,8 @@ def train(
         load_header(teacher)  # before the data are read
     model = load_model(start) if start else None
     if model:
-        config = changed(model.config.with_overrides(FINE_TUNING), reducer, overrides)
+        here = {"data.workers": DataConfig().workers}  # that machine's are not this one's
+        config = changed(model.config.with_overrides(FINE_TUNING | here), reducer, overrides)
     assert config is not None
     job = Job(
         config,

@@ -67,8 +67,10 @@ def _total(rows, SIDE: tl.constexpr):
 
 
 @triton.jit
-def box(a, widths, out, H, W, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
-    """Mean over a SIDE x SIDE box."""
+def box(
+    a, widths, out, H, W, kappa, tau, COHERENT: tl.constexpr, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr
+):  # fmt: skip
+    """Mean over a SIDE x SIDE box; or I_edge (Eq. 28): supported edges, where many are near."""
     _, top, end, x, width, first = _place(widths, H, W, BH, BW)
     a += first
     rows = ()
@@ -76,7 +78,10 @@ def box(a, widths, out, H, W, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.const
         rows = rows + (_across(a, top - SIDE // 2 + i, x, W, H, width, SIDE),)
     for y in range(top, end):
         box_rows = rows + (_across(a, y + SIDE // 2, x, W, H, width, SIDE),)
-        tl.store(out + first + y * W + x, _total(box_rows, SIDE) / (SIDE * SIDE), mask=x < W)
+        value = _total(box_rows, SIDE) / (SIDE * SIDE)
+        if COHERENT:
+            value = _at(a, y, x, W, H, width) * _soft(value, kappa, tau)
+        tl.store(out + first + y * W + x, value, mask=x < W)
         rows = box_rows[1:]
 
 
@@ -171,21 +176,6 @@ def proxies(smooth, edges, low, high, most, intensity, supported, size, eps, lea
 
 
 @triton.jit
-def coherent(a, widths, out, H, W, kappa, tau, SIDE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
-    """I_edge (Eq. 28): supported edges, where many are near."""
-    _, top, end, x, width, first = _place(widths, H, W, BH, BW)
-    a += first
-    rows = ()
-    for i in tl.static_range(SIDE - 1):
-        rows = rows + (_across(a, top - SIDE // 2 + i, x, W, H, width, SIDE),)
-    for y in range(top, end):
-        box_rows = rows + (_across(a, y + SIDE // 2, x, W, H, width, SIDE),)
-        near = _soft(_total(box_rows, SIDE) / (SIDE * SIDE), kappa, tau)
-        tl.store(out + first + y * W + x, _at(a, y, x, W, H, width) * near, mask=x < W)
-        rows = box_rows[1:]
-
-
-@triton.jit
 def _raw(intensity, edge, part, y, x, W, H, width):
     i = _at(intensity, y, x, W, H, width)
     e = _at(edge, y, x, W, H, width)
@@ -241,7 +231,7 @@ def evidence(gray: Tensor, widths: Tensor, weight: Tensor, c: InkCoderConfig) ->
     small = gray.new_empty(batch, h, w)
     out = gray.new_empty(len(weight), *gray.shape)
     with on_device(gray):
-        box[grid](gray, widths, smooth, H, W, SIDE=c.blur, **tile)
+        box[grid](gray, widths, smooth, H, W, 0.0, 0.0, COHERENT=False, SIDE=c.blur, **tile)
         coarse_edges[small_grid](smooth, widths, small, H, W, h, w, _EPS, S=s, **tile)
         fine_edges[grid](smooth, small, widths, edges, H, W, h, w, _EPS, S=s, **tile)
         low, high, most = quantiles_of_two(maps, widths, (c.q_low, c.q_high), (c.q_edge,))
@@ -249,7 +239,7 @@ def evidence(gray: Tensor, widths: Tensor, weight: Tensor, c: InkCoderConfig) ->
             smooth, edges, low.contiguous(), high.contiguous(), most.contiguous(), intensity, supported, H * W, _EPS,
             _NO_CONTRAST, c.kappa_int, c.tau_int, BLOCK=_PIXELS,
         )  # fmt: skip
-        coherent[grid](supported, widths, edge, H, W, c.kappa_edge, c.tau_edge, SIDE=c.density, **tile)
+        box[grid](supported, widths, edge, H, W, c.kappa_edge, c.tau_edge, COHERENT=True, SIDE=c.density, **tile)
         fuse[(*grid, len(weight))](
             intensity, edge, weight.contiguous(), widths, out, H, W, gray.numel(),
             c.kappa_density, c.tau_density, c.gamma_density, SIDE=c.density, **tile,
