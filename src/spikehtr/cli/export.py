@@ -227,7 +227,7 @@ def _export(
         save(loaded, target)
     result: dict[str, Any] = {
         "file": str(target),
-        "bytes": {"model": model.stat().st_size, "file": target.stat().st_size},
+        "bytes": {"model": _bytes(model), "file": _bytes(target)},
         "seconds": time.perf_counter() - start,
     }
     told = [f"wrote {target}: {_size(target)} (the model file: {_size(model)})"]
@@ -253,5 +253,11 @@ def _open(source: str | None, split: str, count: int, reference: Recognizer) -> 
         return open_split(source, split, reference, count, progress)
 
 
+def _bytes(path: Path) -> int:
+    from spikehtr.weights import model_file
+
+    return model_file(path).stat().st_size
+
+
 def _size(path: Path) -> str:
-    return f"{path.stat().st_size / 1e6:.1f} MB"
+    return f"{_bytes(path) / 1e6:.1f} MB"
