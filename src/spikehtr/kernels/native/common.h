@@ -29,8 +29,16 @@ void run_tasks(task_fn fn, const void *arg, int count);
 /* Memory of this thread's own, as long as it makes no other request; 64-byte aligned. */
 void *scratch(size_t bytes);
 
-/* The channels that fired, each as often as it did -> `fired`; how many entries. */
-int list_spikes(const float *spikes, int channels, uint16_t *fired);
+/* The channels that fired, each as often as it did -> `fired`, which has room for so many entries; how many there are. */
+int list_spikes(const float *spikes, int channels, uint16_t *fired, int room);
+
+/* The same of neurons that have no step before this one, straight from what drives them: raw * scale + shift. */
+struct one_step {
+    const float *scale, *shift;
+    int channels, burst;
+    float threshold, burst_step;
+};
+int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired);
 
 enum { BLOCK = 96 }; /* rows a task works on: whole tiles (32) and whole register blocks (12) */
 

@@ -62,32 +62,54 @@ INLINE uint32_t order_of(float x) { /* unsigned numbers in the order of the floa
     return bits;
 }
 
-/* The two values that surround a quantile in sorted order, exactly, without sorting: two rounds of counting. */
-static float quantile(const float *a, int n, float q, uint32_t *counts) {
-    /* counts: 65536 */
-    double place = (double)((float)(n - 1) * q);
-    int low = (int)floor(place), high = least(low + 1, n - 1);
-    float found[2];
-    memset(counts, 0, sizeof(uint32_t) * 65536);
-    for (int i = 0; i < n; i++) counts[order_of(a[i]) >> 16]++;
-    for (int side = 0; side < 2; side++) {
-        int rank = side ? high : low, bucket = 0, before = 0;
-        while (before + (int)counts[bucket] <= rank) before += counts[bucket++];
-        uint32_t within[256] = {0}, prefix = (uint32_t)bucket << 8;
-        for (int i = 0; i < n; i++)
-            if (order_of(a[i]) >> 16 == (uint32_t)bucket) within[order_of(a[i]) >> 8 & 255]++;
-        int next = 0;
-        while (before + (int)within[next] <= rank) before += within[next++];
-        prefix |= (uint32_t)next;
-        uint32_t last[256] = {0};
-        for (int i = 0; i < n; i++)
-            if (order_of(a[i]) >> 8 == prefix) last[order_of(a[i]) & 255]++;
-        int end = 0;
-        while (before + (int)last[end] <= rank) before += last[end++];
-        uint32_t bits = prefix << 8 | (uint32_t)end;
-        memcpy(&found[side], &bits, 4);
+/* Values by their place in sorted order, exactly, without sorting: numbers are counted by their first 16 bits, those of
+   one count by their next 8, those by their last 8. Neighbours mostly share all but the last count. */
+struct sorted {
+    const float *a;
+    int n;
+    uint32_t *counts; /* 65536 */
+    uint32_t middle[256], last[256];
+    int64_t first_bits, most_bits; /* whose numbers `middle` and `last` count, or -1 */
+};
+
+static void count(struct sorted *s, const float *a, int n) {
+    s->a = a, s->n = n, s->first_bits = s->most_bits = -1;
+    memset(s->counts, 0, sizeof(uint32_t) * 65536);
+    for (int i = 0; i < n; i++) s->counts[order_of(a[i]) >> 16]++;
+}
+
+INLINE uint32_t walk(const uint32_t *counts, int *place) { /* the count that holds a place, which is then one in it */
+    uint32_t at = 0;
+    while (*place >= (int)counts[at]) *place -= (int)counts[at++];
+    return at;
+}
+
+static float value_at(struct sorted *s, int place) {
+    uint32_t bits = walk(s->counts, &place);
+    if (s->first_bits != bits) {
+        memset(s->middle, 0, sizeof s->middle);
+        for (int i = 0; i < s->n; i++)
+            if (order_of(s->a[i]) >> 16 == bits) s->middle[order_of(s->a[i]) >> 8 & 255]++;
+        s->first_bits = bits;
     }
-    return found[0] + (found[1] - found[0]) * (float)(place - low);
+    bits = bits << 8 | walk(s->middle, &place);
+    if (s->most_bits != bits) {
+        memset(s->last, 0, sizeof s->last);
+        for (int i = 0; i < s->n; i++)
+            if (order_of(s->a[i]) >> 8 == bits) s->last[order_of(s->a[i]) & 255]++;
+        s->most_bits = bits;
+    }
+    bits = bits << 8 | walk(s->last, &place);
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static float quantile(struct sorted *s, float q) {
+    double place = (double)((float)(s->n - 1) * q);
+    int low = (int)floor(place), high = least(low + 1, s->n - 1);
+    float below = value_at(s, low), above = value_at(s, high);
+    return below + (above - below) * (float)(place - low);
 }
 
 /* E^(s): Sobel on the s-times smaller line, enlarged again by linear interpolation; the larger of it and `edges`. */
@@ -119,11 +141,12 @@ static void coarse_edges(const float *smooth, float *edges, float *small, float 
     }
 }
 
-CLONES static void proxies(const struct ink *k, float *intensity, float *edge, float *m0, float *m1, float *m2, float *m3, uint32_t *counts) {
+CLONES static void proxies(const struct ink *k, float *intensity, float *edge, float *m0, float *m1, float *m2, float *m3, struct sorted *sorted) {
     int h = k->height, w = k->width, n = h * w;
     float *smooth = m0, *edges = m1;
     box_blur(k->gray, smooth, m2, h, w, k->blur);
-    float low = quantile(smooth, n, k->q_low, counts), high = quantile(smooth, n, k->q_high, counts);
+    count(sorted, smooth, n);
+    float low = quantile(sorted, k->q_low), high = quantile(sorted, k->q_high);
     float contrast = high - low > 1e-3f ? 1.0f : 0.0f, span = high - low + 1e-6f;
     EACH (int i = 0; i < n; i++) {
         float x = (smooth[i] - low) / span;
@@ -132,7 +155,8 @@ CLONES static void proxies(const struct ink *k, float *intensity, float *edge, f
     }
     sobel(smooth, edges, h, w);
     coarse_edges(smooth, edges, m2, m3, h, w, k->edge_scale);
-    float top = quantile(edges, n, k->q_edge, counts) + 1e-6f;
+    count(sorted, edges, n);
+    float top = quantile(sorted, k->q_edge) + 1e-6f;
     EACH (int i = 0; i < n; i++) {
         float magnitude = edges[i] / top;
         magnitude = magnitude > 1 ? 1 : magnitude;
@@ -172,10 +196,10 @@ CLONES static void gates_at(const struct ink *k, int t, const float *intensity, 
 API void spikehtr_ink(const struct ink *k) {
     size_t n = (size_t)k->height * k->width;
     float *m = k->memory, *intensity = m, *edge = m + n;
-    uint32_t *counts = malloc(sizeof(uint32_t) * 65536);
-    if (!counts) abort();
-    proxies(k, intensity, edge, m + 2 * n, m + 3 * n, m + 4 * n, m + 5 * n, counts);
-    free(counts);
+    struct sorted sorted = {.counts = malloc(sizeof(uint32_t) * 65536)};
+    if (!sorted.counts) abort();
+    proxies(k, intensity, edge, m + 2 * n, m + 3 * n, m + 4 * n, m + 5 * n, &sorted);
+    free(sorted.counts);
     for (int t = 0; t < k->steps; t++) gates_at(k, t, intensity, edge, m + 2 * n, m + 3 * n, m + 4 * n);
 }
 

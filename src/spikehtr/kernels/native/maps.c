@@ -63,7 +63,7 @@ CLONES static void fire_task(const void *arg, int block) {
                 for (int i = 1; i < f->burst; i++)
                     EACH (int c = 0; c < channels; c++) result[c] += membrane[c] - threshold - i * burst_step >= 0.0f ? 1.0f : 0.0f;
                 if (f->fired) /* then there is no shortcut and no residual */
-                    f->counts[(size_t)t * f->positions + p] = list_spikes(result, channels, f->fired + at * f->burst);
+                    f->counts[(size_t)t * f->positions + p] = list_spikes(result, channels, f->fired + at * f->burst, channels * f->burst);
             } else if (f->neuron == 2) {
                 EACH (int c = 0; c < channels; c++) {
                     float h = result[c] + shift[c];
@@ -85,7 +85,18 @@ CLONES static void fire_task(const void *arg, int block) {
         }
 }
 
-API void spikehtr_fire(const struct fire *f) { run_tasks(fire_task, f, blocks_of(f->positions)); }
+/* Of spikes nothing but lists, at one step: a pass of its own, without a membrane to keep. */
+static void list_task(const void *arg, int block) {
+    const struct fire *f = arg;
+    struct one_step step = {f->scale, f->shift, f->channels, f->burst, f->threshold, f->burst_step};
+    for (int p = block * BLOCK; p < least((block + 1) * BLOCK, f->positions); p++)
+        f->counts[p] = list_one_step(&step, f->raw + (size_t)p * f->channels, f->fired + (size_t)p * f->channels * f->burst);
+}
+
+API void spikehtr_fire(const struct fire *f) {
+    int listed = f->steps == 1 && f->neuron == 1 && f->fired && !f->out && !f->half && !f->sums;
+    run_tasks(listed ? list_task : fire_task, f, blocks_of(f->positions));
+}
 
 /* --- depthwise convolution -------------------------------------------------------------------------------------- */
 
@@ -120,13 +131,16 @@ INLINE void depthwise_cell(const struct depthwise *d, const float *x, int y, int
     for (int o = 0; o < columns; o++) memcpy(out + (size_t)(column + o) * channels + c, acc[o], sizeof(float) * lanes);
 }
 
+enum { SHARE = 64 }; /* channels of a row that a task takes: tokens are one row, and two threads want work */
+
 CLONES static void depthwise_task(const void *arg, int task) {
     const struct depthwise *d = arg;
-    int y = task % d->height, t = task / d->height, channels = d->channels;
+    int channels = d->channels, shares = (channels + SHARE - 1) / SHARE, row = task / shares;
+    int y = row % d->height, t = row / d->height, first = task % shares * SHARE, end = least(first + SHARE, channels);
     const float *x = d->x + (size_t)t * d->height * d->width * channels;
-    float *out = d->out + ((size_t)t * d->height + y) * d->width * channels;
-    for (int c = 0; c < channels; c += LANES) {
-        int lanes = least(LANES, channels - c);
+    float *out = d->out + (size_t)row * d->width * channels;
+    for (int c = first; c < end; c += LANES) {
+        int lanes = least(LANES, end - c);
         for (int column = 0; column < d->width; column += AHEAD) {
             int columns = least(AHEAD, d->width - column);
             if (lanes == LANES && columns == AHEAD)
@@ -136,17 +150,19 @@ CLONES static void depthwise_task(const void *arg, int task) {
         }
     }
     if (!d->sums) return;
-    float *sums = d->sums + (size_t)task * 2 * channels;
-    memset(sums, 0, sizeof(float) * 2 * channels);
+    float *sums = d->sums + (size_t)row * 2 * channels;
+    for (int c = first; c < end; c++) sums[c] = sums[channels + c] = 0.0f;
     for (int column = 0; column < d->width; column++)
-        EACH (int c = 0; c < channels; c++) {
+        EACH (int c = first; c < end; c++) {
             float value = out[(size_t)column * channels + c];
             sums[c] += value;
             sums[channels + c] += value * value;
         }
 }
 
-API void spikehtr_depthwise(const struct depthwise *d) { run_tasks(depthwise_task, d, d->steps * d->height); }
+API void spikehtr_depthwise(const struct depthwise *d) {
+    run_tasks(depthwise_task, d, d->steps * d->height * ((d->channels + SHARE - 1) / SHARE));
+}
 
 /* --- gated injection -------------------------------------------------------------------------------------------- */
 

@@ -41,7 +41,7 @@ CLONES static void token_fire_task(const void *arg, int block) {
                     float s = u >= threshold ? 1.0f : 0.0f;
                     membrane[c] = u, last[c] = s, result[c] = s;
                 }
-                if (f->fired) f->counts[row] = list_spikes(last, channels, f->fired + at);
+                if (f->fired) f->counts[row] = list_spikes(last, channels, f->fired + at, channels);
             }
             if (f->residual)
                 EACH (int c = 0; c < channels; c++) result[c] += f->residual[at + c];
