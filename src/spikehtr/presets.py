@@ -52,8 +52,8 @@ TIERS: dict[str, dict[str, Any]] = {
     },
     "base": {},
     # Not of the paper, but what its diagnosis asks for: a coarse grid from the start, and the widths and depth that
-    # saves in stage 3 and the mixer (docs/performance.md). Width, start of the neurons, shortcut and gamma are what
-    # trained best (docs/results/recipe.md).
+    # saves in stage 3 and the mixer (docs/performance.md). Width, start of neurons, shortcut, gamma and price on
+    # firing are what trained best (docs/results/recipe.md).
     "swift": {
         "model": {
             "dim": 256,
@@ -79,7 +79,13 @@ TIERS: dict[str, dict[str, Any]] = {
             },
         },
         "data": {"max_width": 1024},
-        "training": {"batch_size": 64, "learning_rate": 1e-3, "ema_decay": 0.999},
+        "training": {
+            "batch_size": 64,
+            "learning_rate": 1e-3,
+            "ema_decay": 0.999,
+            "firing_penalty": 10.0,
+            "firing_target": 0.052,
+        },
     },
 }
 

@@ -88,9 +88,9 @@ def not_finite(run: Run, step: int) -> TrainingError:
         with whole_file(run.folder / BAD_LINES) as temporary:
             lines = (f"{record['id']}\t{record['origin']}\t{record['text']}\n" for record in records)
             temporary.write_text("".join(lines), encoding="utf-8")
-    ids = ", ".join(record["id"] for record in records)
+    ids, more = ", ".join(record["id"] for record in records[:3]), len(records) - 3
     return TrainingError(
-        f"the loss or its gradient is not finite at step {step}; look at its lines: {ids} "
-        f"(also in {run.folder / BAD_LINES}). "
+        f"the loss or its gradient is not finite at step {step}; look at its lines: {ids}"
+        f"{f' and {more} more' if more > 0 else ''} (all in {run.folder / BAD_LINES}). "
         "Where they are in order, a lower training.learning_rate helps; --resume goes on from the checkpoint before it"
     )
