@@ -45,7 +45,14 @@ SETTINGS = {
     "model.encoder.depths": [1, 1, 2],
     "model.encoder.pw1_start_bias": None,  # PW1 starts as the rest does
     "model.mixer": {"blocks": ["LA", "LK", "LA"], "lk_kernel": 7, "dropout": 0.0, "drop_path": 0.0},
-    "training": {"batch_size": 24, "warmup_epochs": 1, "learning_rate": 2e-3, "ema_decay": 0.99, "validate_every": 100},
+    "training": {
+        "batch_size": 24,
+        "warmup_epochs": 1,
+        "learning_rate": 2e-3,
+        "ema_decay": 0.99,
+        "validate_every": 100,
+        "firing_penalty": 0.0,
+    },
 }
 
 

@@ -129,6 +129,7 @@ class MixerConfig(Section):
     lk_expansion: Positive = 1.75
     dropout: BelowOne = 0.10
     drop_path: BelowOne = 0.20  # at the last block; ramped linearly from 0
+    start_bias: float | None = None  # lif.start_bias for the mixer, without membrane shortcuts; None: as all others
 
     @model_validator(mode="after")
     def _check(self) -> Self:

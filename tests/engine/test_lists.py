@@ -63,9 +63,10 @@ def test_lists_hold_the_spikes(steps, positions, channels, burst, burst_step, se
     rng = np.random.default_rng(seed)
     scale, shift = rng.normal(size=(2, steps, channels)).astype(np.float32)
     raw = rng.normal(scale=4, size=(steps, positions, channels)).astype(np.float32)
-    close = (1 - shift) / scale  # drives every third channel to its threshold, but for the last digits
-    near = 1 + rng.integers(-2, 3, raw.shape) * np.float32(1e-7)
-    raw[..., ::3] = (close[:, None] * near)[..., ::3].astype(np.float32)
+    # Every third channel is driven to one of its thresholds, but for the last digits.
+    thresholds = 1 + rng.integers(0, burst, raw.shape) * burst_step
+    close = (thresholds - shift[:, None]) / scale[:, None] * (1 + rng.integers(-2, 3, raw.shape) * 1e-7)
+    raw[..., ::3] = close[..., ::3].astype(np.float32)
     numbers, listed = (fire(raw, scale, shift, burst, burst_step, lists) for lists in (False, True))
     assert np.array_equal(numbers, listed)
     assert numbers.max() <= burst

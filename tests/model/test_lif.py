@@ -166,6 +166,17 @@ def test_pw1_has_a_start_of_its_own(neuron):
     assert all(start == {-0.5 if neuron == "lif" else 0.0} for start in others.values())
 
 
+@pytest.mark.parametrize("neuron", ["lif", "gelu"])
+def test_the_mixer_has_a_start_of_its_own(neuron):
+    net = SpikeHTR(micro(neuron=neuron, lif__start_bias=-0.5, mixer__start_bias=0.25).model, 9)
+    for part, start in ((net.encoder, -0.5), (net.mixer, 0.25)):
+        drives = [m.driven_by for m in part.modules() if isinstance(m, MultiStepLIF)]
+        assert bool(drives) == (neuron == "lif")
+        assert all((norm.bias == start).all() for norms in drives for norm in norms)
+    if neuron == "gelu":
+        assert not any(p.any() for name, p in net.mixer.named_parameters() if name.endswith("norm.bias"))
+
+
 @pytest.mark.parametrize(("first", "burst"), [(False, 1), (False, 4), (True, 3)])
 def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(first, burst):
     torch.manual_seed(0)

@@ -102,17 +102,19 @@ class MultiStepLIF(nn.Module):
         return ", ".join([*(f"{key}={value}" for key, value in self.config), f"burst={self.burst}"])
 
 
-def make_neuron(config: ModelConfig, drive: nn.Module | None = None, burst: int = 1) -> nn.Module:
+def make_neuron(
+    config: ModelConfig, drive: nn.Module | None = None, burst: int = 1, start_bias: float | None = None
+) -> nn.Module:
     """The nonlinearity of every block: the neuron above, or GELU for the paper's ANN-isomorphic control.
 
-    `drive` is the norm before it, whose bias then starts at `lif.start_bias`.
+    `drive` is the norm before it, whose bias then starts at `start_bias`, or `lif.start_bias` where that is None.
     """
     if config.neuron != "lif":
         return nn.GELU()
     neuron = MultiStepLIF(config.lif, burst)
     if drive is not None:
         assert isinstance(drive.bias, Tensor)
-        nn.init.constant_(drive.bias, config.lif.start_bias)
+        nn.init.constant_(drive.bias, config.lif.start_bias if start_bias is None else start_bias)
         neuron.driven_by = (drive,)
     return neuron
 

@@ -32,7 +32,9 @@ void *scratch(size_t bytes);
 /* The channels that fired, each as often as it did -> `fired`, which has room for so many entries; how many there are. */
 int list_spikes(const float *spikes, int channels, uint16_t *fired, int room);
 
-/* The same of neurons that have no step before this one, straight from what drives them: raw * scale + shift. */
+/* The same of neurons that have no step before this one, straight from what drives them: raw * scale + shift. Only where
+   there are `wide_vectors` (AVX-512). */
+int wide_vectors(void);
 struct one_step {
     const float *scale, *shift;
     int channels, burst;

@@ -62,44 +62,44 @@ INLINE uint32_t order_of(float x) { /* unsigned numbers in the order of the floa
     return bits;
 }
 
-/* Values by their place in sorted order, exactly, without sorting: numbers are counted by their first 16 bits, those of
-   one count by their next 8, those by their last 8. Neighbours mostly share all but the last count. */
+/* Values by their place in sorted order, exactly, without sorting: numbers are counted in buckets by their first 16 bits,
+   those of one bucket by the next 8, those of one of these by the last 8. Neighbours mostly lie in the same. */
 struct sorted {
     const float *a;
     int n;
     uint32_t *counts; /* 65536 */
     uint32_t middle[256], last[256];
-    int64_t first_bits, most_bits; /* whose numbers `middle` and `last` count, or -1 */
+    int64_t first_16, first_24; /* bits of the numbers that `middle` and `last` count, or -1 */
 };
 
-static void count(struct sorted *s, const float *a, int n) {
-    s->a = a, s->n = n, s->first_bits = s->most_bits = -1;
+static void fill_buckets(struct sorted *s, const float *a, int n) {
+    s->a = a, s->n = n, s->first_16 = s->first_24 = -1;
     memset(s->counts, 0, sizeof(uint32_t) * 65536);
     for (int i = 0; i < n; i++) s->counts[order_of(a[i]) >> 16]++;
 }
 
-INLINE uint32_t walk(const uint32_t *counts, int *place) { /* the count that holds a place, which is then one in it */
+INLINE uint32_t bucket_of(const uint32_t *counts, int *place) { /* which bucket holds a place; `place` is then within it */
     uint32_t at = 0;
     while (*place >= (int)counts[at]) *place -= (int)counts[at++];
     return at;
 }
 
 static float value_at(struct sorted *s, int place) {
-    uint32_t bits = walk(s->counts, &place);
-    if (s->first_bits != bits) {
+    uint32_t bits = bucket_of(s->counts, &place);
+    if (s->first_16 != bits) {
         memset(s->middle, 0, sizeof s->middle);
         for (int i = 0; i < s->n; i++)
             if (order_of(s->a[i]) >> 16 == bits) s->middle[order_of(s->a[i]) >> 8 & 255]++;
-        s->first_bits = bits;
+        s->first_16 = bits;
     }
-    bits = bits << 8 | walk(s->middle, &place);
-    if (s->most_bits != bits) {
+    bits = bits << 8 | bucket_of(s->middle, &place);
+    if (s->first_24 != bits) {
         memset(s->last, 0, sizeof s->last);
         for (int i = 0; i < s->n; i++)
             if (order_of(s->a[i]) >> 8 == bits) s->last[order_of(s->a[i]) & 255]++;
-        s->most_bits = bits;
+        s->first_24 = bits;
     }
-    bits = bits << 8 | walk(s->last, &place);
+    bits = bits << 8 | bucket_of(s->last, &place);
     float value;
     memcpy(&value, &bits, 4);
     return value;
@@ -145,7 +145,7 @@ CLONES static void proxies(const struct ink *k, float *intensity, float *edge, f
     int h = k->height, w = k->width, n = h * w;
     float *smooth = m0, *edges = m1;
     box_blur(k->gray, smooth, m2, h, w, k->blur);
-    count(sorted, smooth, n);
+    fill_buckets(sorted, smooth, n);
     float low = quantile(sorted, k->q_low), high = quantile(sorted, k->q_high);
     float contrast = high - low > 1e-3f ? 1.0f : 0.0f, span = high - low + 1e-6f;
     EACH (int i = 0; i < n; i++) {
@@ -155,7 +155,7 @@ CLONES static void proxies(const struct ink *k, float *intensity, float *edge, f
     }
     sobel(smooth, edges, h, w);
     coarse_edges(smooth, edges, m2, m3, h, w, k->edge_scale);
-    count(sorted, edges, n);
+    fill_buckets(sorted, edges, n);
     float top = quantile(sorted, k->q_edge) + 1e-6f;
     EACH (int i = 0; i < n; i++) {
         float magnitude = edges[i] / top;

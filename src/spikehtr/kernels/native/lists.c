@@ -55,15 +55,15 @@ WIDE static int fire_wide(const struct one_step *o, const float *raw, uint16_t *
     return found;
 }
 
-static int has_wide(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"); }
+int wide_vectors(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"); }
 #else
-static int has_wide(void) { return 0; }
+int wide_vectors(void) { return 0; }
 #define list_wide(...) 0
 #define fire_wide(...) 0
 #endif
 
 int list_spikes(const float *spikes, int channels, uint16_t *fired, int room) {
-    if (has_wide()) return list_wide(spikes, channels, fired, room);
+    if (wide_vectors()) return list_wide(spikes, channels, fired, room);
     int found = 0;
     for (int c = 0; c < channels; c += 8) { /* eight at a time, as the bytes of a word: most are 0 */
         uint8_t bytes[8] = {0};
@@ -79,14 +79,4 @@ int list_spikes(const float *spikes, int channels, uint16_t *fired, int room) {
     return found;
 }
 
-int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) {
-    if (has_wide()) return fire_wide(o, raw, fired);
-    float *result = scratch(sizeof(float) * o->channels);
-    for (int c = 0; c < o->channels; c++) result[c] = raw[c] * o->scale[c]; /* rounded here, too */
-    for (int c = 0; c < o->channels; c++) {
-        float h = result[c] + o->shift[c];
-        result[c] = h >= o->threshold ? 1.0f : 0.0f;
-        for (int i = 1; i < o->burst; i++) result[c] += h - o->threshold >= (float)i * o->burst_step ? 1.0f : 0.0f;
-    }
-    return list_spikes(result, o->channels, fired, o->channels * o->burst);
-}
+int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) { return fire_wide(o, raw, fired); }

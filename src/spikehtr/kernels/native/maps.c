@@ -85,7 +85,7 @@ CLONES static void fire_task(const void *arg, int block) {
         }
 }
 
-/* Of spikes nothing but lists, at one step: a pass of its own, without a membrane to keep. */
+/* Where only lists are wanted, of one step: no membrane is kept, and no number written. */
 static void list_task(const void *arg, int block) {
     const struct fire *f = arg;
     struct one_step step = {f->scale, f->shift, f->channels, f->burst, f->threshold, f->burst_step};
@@ -94,8 +94,8 @@ static void list_task(const void *arg, int block) {
 }
 
 API void spikehtr_fire(const struct fire *f) {
-    int listed = f->steps == 1 && f->neuron == 1 && f->fired && !f->out && !f->half && !f->sums;
-    run_tasks(listed ? list_task : fire_task, f, blocks_of(f->positions));
+    int listed = f->steps == 1 && f->neuron == 1 && f->fired && !f->out && !f->half && !f->sums && !f->residual && f->alpha == 0.0f;
+    run_tasks(listed && wide_vectors() ? list_task : fire_task, f, blocks_of(f->positions));
 }
 
 /* --- depthwise convolution -------------------------------------------------------------------------------------- */
