@@ -53,7 +53,7 @@ TIERS: dict[str, dict[str, Any]] = {
     "base": {},
     # Not of the paper, but what its diagnosis asks for: a coarse grid from the start, and the widths and depth that
     # saves in stage 3 and the mixer (docs/performance.md). Width, start of neurons, shortcut and gamma are what
-    # trained best; the price keeps the firing rate below 0.06 (docs/results/recipe.md).
+    # trained best; the price is for a firing rate below 0.06 (docs/results/recipe.md).
     "swift": {
         "model": {
             "dim": 256,

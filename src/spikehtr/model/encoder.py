@@ -62,15 +62,17 @@ class SpikingConv2d(nn.Module):
         bypass: bool = True,
         after: MaskedGroupNorm | None = None,
         burst: int = 1,
+        start_bias: float | None = None,
     ) -> None:
-        """`after`: the norm whose output is read, and nothing added to it."""
+        """`after`: the norm whose output is read, and nothing added to it. `burst`, `start_bias`: `make_neuron`'s."""
         super().__init__()
         groups_of_norm = config.encoder.norm_groups
         self.first = config.encoder.spikes_first
         self.drive = MaskedGroupNorm(cin, groups_of_norm) if self.first and after is None else None
         self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
         self.norm = MaskedGroupNorm(cout, groups_of_norm)
-        self.neuron = make_neuron(config, (self.drive or after) if self.first else self.norm, burst)
+        drive = (self.drive or after) if self.first else self.norm
+        self.neuron = make_neuron(config, drive, burst, start_bias)
         wanted = bypass and config.encoder.bypass and not self.first
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
 
@@ -116,11 +118,12 @@ class ConvMix2d(nn.Module):
         wide = round(c.expansion * channels)
         self.dw = SpikingConv2d(config, channels, channels, c.kernel, groups=channels)
         self.norm = None if c.spikes_first else MaskedGroupNorm(channels, c.norm_groups)
-        at_pw1, at_pw2 = (1, c.pw1_burst) if c.spikes_first else (c.pw1_burst, 1)  # the neuron between the two
-        self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False, burst=at_pw1)
-        self.pw2 = SpikingConv2d(config, wide, channels, 1, after=self.pw1.norm, burst=at_pw2)
-        if c.pw1_start_bias is not None and config.neuron == "lif":
-            nn.init.constant_(self.pw1.norm.bias, c.pw1_start_bias)
+        # The neuron between the two has settings of its own; with `spikes_first` it is PW2's.
+        (burst1, start1), (burst2, start2) = (c.pw1_burst, c.pw1_start_bias), (1, None)
+        if c.spikes_first:
+            (burst1, start1), (burst2, start2) = (burst2, start2), (burst1, start1)
+        self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False, burst=burst1, start_bias=start1)
+        self.pw2 = SpikingConv2d(config, wide, channels, 1, after=self.pw1.norm, burst=burst2, start_bias=start2)
         self.drop_path = SharedDropout(drop_path, per_line=True)
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:

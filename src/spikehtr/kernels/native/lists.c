@@ -35,7 +35,7 @@ WIDE static int list_wide(const float *spikes, int channels, uint16_t *fired, in
     return found;
 }
 
-WIDE static int fire_wide(const struct one_step *o, const float *raw, uint16_t *fired) {
+WIDE int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) {
     int found = 0, room = o->channels * o->burst;
     __m512 threshold = _mm512_set1_ps(o->threshold);
     for (int c = 0; c < o->channels; c += 16) {
@@ -58,8 +58,8 @@ WIDE static int fire_wide(const struct one_step *o, const float *raw, uint16_t *
 int wide_vectors(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"); }
 #else
 int wide_vectors(void) { return 0; }
+int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) { return (void)o, (void)raw, (void)fired, 0; }
 #define list_wide(...) 0
-#define fire_wide(...) 0
 #endif
 
 int list_spikes(const float *spikes, int channels, uint16_t *fired, int room) {
@@ -78,5 +78,3 @@ int list_spikes(const float *spikes, int channels, uint16_t *fired, int room) {
     }
     return found;
 }
-
-int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) { return fire_wide(o, raw, fired); }

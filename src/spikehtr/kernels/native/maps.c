@@ -132,10 +132,11 @@ INLINE void depthwise_cell(const struct depthwise *d, const float *x, int y, int
 }
 
 enum { SHARE = 64 }; /* channels of a row that a task takes: tokens are one row, and two threads want work */
+INLINE int shares_of(int channels) { return (channels + SHARE - 1) / SHARE; }
 
 CLONES static void depthwise_task(const void *arg, int task) {
     const struct depthwise *d = arg;
-    int channels = d->channels, shares = (channels + SHARE - 1) / SHARE, row = task / shares;
+    int channels = d->channels, shares = shares_of(channels), row = task / shares;
     int y = row % d->height, t = row / d->height, first = task % shares * SHARE, end = least(first + SHARE, channels);
     const float *x = d->x + (size_t)t * d->height * d->width * channels;
     float *out = d->out + (size_t)row * d->width * channels;
@@ -161,7 +162,7 @@ CLONES static void depthwise_task(const void *arg, int task) {
 }
 
 API void spikehtr_depthwise(const struct depthwise *d) {
-    run_tasks(depthwise_task, d, d->steps * d->height * ((d->channels + SHARE - 1) / SHARE));
+    run_tasks(depthwise_task, d, d->steps * d->height * shares_of(d->channels));
 }
 
 /* --- gated injection -------------------------------------------------------------------------------------------- */
