@@ -5,6 +5,7 @@ What belongs to a run rather than to a step (batches, schedule, files) is in `lo
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from spikehtr import kernels
 from spikehtr.config import Config
 from spikehtr.data.augment import augment
 from spikehtr.data.batching import Batch, Indices
+from spikehtr.kernels.ahead import compile_ahead
 from spikehtr.model.lif import set_softness, set_surrogate
 from spikehtr.model.losses import Part, spike_htr_loss
 from spikehtr.model.masking import valid_mask
@@ -22,7 +24,7 @@ from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, spike_softness, surrogate_sharpness
 from spikehtr.training.fabric import Fabric
-from spikehtr.training.graphs import GraphedStep
+from spikehtr.training.graphs import GraphedStep, pad_batch
 from spikehtr.training.optim import WeightAverage, make_optimizer
 from spikehtr.training.teacher import Teacher
 
@@ -50,7 +52,7 @@ class TrainStep:
         self.alphas = shortcuts(net)
         if teacher is not None:
             teacher.to(next(net.parameters()))
-        self.graphed = None
+        self.graphed, self.compiled = None, False
         if self._can_graph():
             self.graphed = GraphedStep(self._gradients, net.parameters(), self.device)
 
@@ -74,6 +76,8 @@ class TrainStep:
             group["lr"] = moment.rate
         self._anneal(surrogate_sharpness(self.config, moment.progress), spike_softness(self.config, moment.progress))
         if self.graphed is not None:
+            if not self.compiled:
+                self._compile(batch)
             numbers = self.graphed(batch, moment.reduced, moment.seed)
         else:
             torch.manual_seed(moment.seed)
@@ -86,6 +90,21 @@ class TrainStep:
         self.average.update(self.net)
         return torch.cat([numbers, norm.detach().float()[None]])
 
+    def _compile(self, batch: Batch) -> None:
+        """The step's kernels, before the first step asks for one after the other."""
+
+        def work() -> None:
+            held = Batch(*(torch.empty_like(value, device=self.device) for value in pad_batch(batch)))
+            need = torch.empty_like(held.widths)
+            self._learn(held, held.lines(), held.widths, need, reduced=True, indices=None)
+
+        self.compiled = True
+        try:
+            compile_ahead(work)
+        except Exception as error:  # whatever it is, the step itself can do without
+            warnings.warn(f"kernels are compiled one after the other ({type(error).__name__}: {error})", stacklevel=2)
+        self.optimizer.zero_grad(set_to_none=True)
+
     def _anneal(self, sharpness: float, softness: float) -> None:
         if (sharpness, softness) != (self.sharpness, self.softness):
             self.sharpness, self.softness = sharpness, softness
@@ -96,7 +115,11 @@ class TrainStep:
 
     def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
         """Augmentation, forward, losses, backward, for a batch on the device; the numbers of MEASURED but the last."""
-        images, widths, need = augmented(batch, self.config)
+        return self._learn(batch, *augmented(batch, self.config), reduced, indices)
+
+    def _learn(
+        self, batch: Batch, images: Tensor, widths: Tensor, need: Tensor, reduced: bool, indices: Indices | None
+    ) -> Tensor:
         # More than a line has tokens: none is reduced.
         out = self.forward(images, widths, need if reduced else widths)
         part = None if indices is None else self._part(out, indices)
