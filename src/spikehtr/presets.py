@@ -76,6 +76,7 @@ TIERS: dict[str, dict[str, Any]] = {
                 "mlp_ratio": 2.5,
                 "lk_kernel": 15,
                 "lk_expansion": 1.0,
+                "start_bias": 0.0,
             },
         },
         "data": {"max_width": 1024},

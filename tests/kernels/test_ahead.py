@@ -1,0 +1,107 @@
+import os
+import subprocess
+import sys
+
+import kernels_help  # noqa: F401 - before any kernel
+import pytest
+import torch
+
+from conftest import micro
+from spikehtr.baselines import build
+from spikehtr.data.batching import Batch
+from spikehtr.training.devices import make_fabric
+from spikehtr.training.step import Moment, TrainStep
+
+# The compiler needs no GPU if it is told what to compile for. In a process of its own: here Triton interprets.
+SCRIPT = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+class Card:
+    def get_current_device(self): return 0
+    def get_current_stream(self, device): return 0
+    def get_current_target(self): return GPUTarget("cuda", 90, 32)
+
+driver.set_active(Card())
+
+from spikehtr.config import LIFConfig
+from spikehtr.kernels import addup, groupnorm
+from spikehtr.kernels.ahead import compile_ahead, launches
+from spikehtr.kernels.network import group_norm
+from spikehtr.model.lif import MultiStepLIF
+from spikehtr.model.masking import MaskedGroupNorm
+
+norm, neuron = MaskedGroupNorm(8, 2), MultiStepLIF(LIFConfig())
+before = norm.weight.detach().clone()
+
+def work():
+    x = torch.empty(1, 2, 8, 4, 16, requires_grad=True)
+    group_norm(norm, x, torch.empty(2, dtype=torch.long), neuron).sum().backward()
+
+def made(kernel):
+    return len(kernel.device_caches[0][0])
+
+used = [launch.kernel for launch in launches(work)]
+wanted = [groupnorm.sums, groupnorm.moments, groupnorm.apply]
+wanted += [groupnorm.grad_sums, groupnorm.grad_moments, groupnorm.grad_input, addup.column_sums]
+assert used == wanted, used
+assert [made(kernel) for kernel in wanted] == [0] * 7, "nothing is compiled by looking"
+compile_ahead(work)
+assert [made(kernel) for kernel in wanted] == [1] * 7
+assert all(hasattr(made, "asm") for kernel in wanted for made in kernel.device_caches[0][0].values())
+compile_ahead(work)
+assert [made(kernel) for kernel in wanted] == [1] * 7, "what is there is not compiled again"
+assert torch.equal(norm.weight, before)
+print("compiled")
+"""
+
+
+def test_kernels_of_both_passes_are_found_and_compiled_without_being_started(tmp_path):
+    environment = os.environ | {
+        "SPIKEHTR_KERNELS": "triton",
+        "TRITON_CACHE_DIR": str(tmp_path),
+        "TRITON_INTERPRET": "0",
+    }
+    run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=300)
+    assert run.stdout.strip() == "compiled", run.stderr
+
+
+def step_and_batch(device):
+    config = micro()
+    torch.manual_seed(0)
+    step = TrainStep(config, build(config.model, 12), make_fabric(device, precision="fp32"))
+    images = torch.randint(0, 255, (2, 1, config.model.height, 96), dtype=torch.uint8)
+    batch = Batch(
+        images, torch.tensor([96, 50]), torch.ones(2, 4, dtype=torch.long), torch.tensor([4, 2]), torch.arange(2)
+    )
+    return step, batch
+
+
+def test_a_step_goes_on_where_nothing_can_be_compiled_ahead(monkeypatch):
+    def fail(work):
+        raise NotImplementedError("no such operation without contents")
+
+    step, batch = step_and_batch("cpu")
+    monkeypatch.setattr("spikehtr.training.step.compile_ahead", fail)
+    with pytest.warns(UserWarning, match="one after the other .NotImplementedError: no such operation"):
+        step._compile(batch)
+    assert torch.isfinite(step(batch, Moment(0.5, 1e-3, 0))).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_step_finds_all_its_kernels_compiled():
+    from triton import knobs
+
+    step, batch = step_and_batch("cuda")
+    compiled = []
+    step._compile(batch)
+    assert all(p.grad is None for p in step.net.parameters())
+    knobs.runtime.jit_post_compile_hook = lambda **facts: compiled.append(facts["repr"])
+    try:
+        numbers = step(Batch(*(value.pin_memory() for value in batch)), Moment(0.5, 1e-3, 0))
+    finally:
+        knobs.runtime.jit_post_compile_hook = None
+    assert compiled == []
+    assert torch.isfinite(numbers).all()
+    assert all(type(p.grad) is torch.Tensor for p in step.net.parameters())
