@@ -44,7 +44,7 @@ SETTINGS = {
     "model.encoder.channels": [24, 48],
     "model.encoder.depths": [1, 1, 2],
     "model.encoder.pw1_start_bias": None,  # PW1 starts as the rest does
-    "model.mixer": {"blocks": ["LA", "LK", "LA"], "lk_kernel": 7, "dropout": 0.0, "drop_path": 0.0},
+    "model.mixer": {"blocks": ["LA", "LK", "LA"], "lk_kernel": 7, "dropout": 0.0, "drop_path": 0.0, "start_bias": None},
     "training": {
         "batch_size": 24,
         "warmup_epochs": 1,
