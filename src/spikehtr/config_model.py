@@ -91,6 +91,7 @@ class EncoderConfig(Section):
     pw1_burst: Annotated[int, Field(ge=1, le=8)] = 1  # most spikes of one of PW1's neurons in a step; the paper: 1
     dual_resolution: bool = True  # Eq. 9
     downsample: Literal["mix", "avg", "max"] = "mix"
+    dropout: BelowOne = 0.0  # share of PW1's channels that are silent for a line in training; none in the paper
     drop_path: BelowOne = 0.0  # stochastic depth over the ConvMix2d blocks; the paper ramps it over the mixer's
 
     @model_validator(mode="after")

@@ -109,6 +109,23 @@ def test_a_pointwise_convolution_with_a_bias(dtype, tolerance):
         assert (plain.double() - quick.double()).norm() <= tolerance * plain.double().norm()
 
 
+def test_channels_drop_out_as_in_the_reference(monkeypatch):
+    block = build(micro(encoder__dropout=0.4, encoder__drop_path=0.5, **SMALL)).train().encoder.stage3.blocks[0]
+    x = torch.randn(2, 3, 16, 2, 5, device=DEVICE, requires_grad=True)
+    found = []
+    for path in ("reference", "triton"):
+        monkeypatch.setenv("SPIKEHTR_KERNELS", path)
+        torch.manual_seed(3)
+        y = block(x, torch.tensor([5, 5, 2], device=DEVICE))
+        found.append((y, *torch.autograd.grad(y.square().sum(), [x, *block.parameters()])))
+    assert torch.allclose(found[0][0], found[1][0], atol=1e-4)
+    for plain, quick in zip(*found, strict=True):
+        assert (plain - quick).norm() <= 1e-3 * plain.norm()
+    monkeypatch.setattr(block.dropout, "rate", 0.0)
+    torch.manual_seed(3)
+    assert not torch.allclose(block(x, torch.tensor([5, 5, 2], device=DEVICE)), found[1][0])
+
+
 def test_dropout_repeats_with_the_seed(monkeypatch):
     net = build(micro(mixer__blocks=["LK"], mixer__dropout=0.3, mixer__drop_path=0.3, **SMALL)).train()
     tokens, mask = torch.randn(2, 3, 5, 16, device=DEVICE), torch.ones(3, 5, dtype=torch.bool, device=DEVICE)

@@ -120,9 +120,12 @@ def test_shared_dropout_is_one_mask_for_all_timesteps():
     assert set(out.unique().tolist()) == {0.0, 2.0}
     assert torch.equal(out[0], out[1])
     assert torch.equal(out[0], out[2])
-    lines = SharedDropout(0.5, per_line=True)(torch.ones(3, 64, 2, 2))
+    lines = SharedDropout(0.5, per="line")(torch.ones(3, 64, 2, 2))
     assert torch.equal(lines, lines[:1, :, :1, :1].expand_as(lines))
     assert set(lines.unique().tolist()) == {0.0, 2.0}
+    channels = SharedDropout(0.5, per="channel")(torch.ones(3, 8, 16, 2, 2))
+    assert torch.equal(channels, channels[:1, :, :, :1, :1].expand_as(channels))
+    assert all(set(line.unique().tolist()) == {0.0, 2.0} for line in channels[0])
     assert torch.equal(drop.eval()(x), x)
     assert ramp(0.2, 3) == pytest.approx([0.0, 0.1, 0.2])
     assert ramp(0.2, 1) == [0.0]

@@ -106,7 +106,7 @@ def conv_mix(block: ConvMix2d, x: Tensor, widths: Tensor) -> Tensor:
     gain = block.drop_path.gain(x)
     x, _ = norm_neuron(h, widths, dw.norm.weight, dw.norm.bias, plan, dw.alpha, through, gain, sums)
     y, through = norm_neuron(x, widths, norm.weight, norm.bias, _plan(norm, None, x, fork=True))
-    y = spiking_conv(block.pw1, y, widths)
+    y = block.dropout(spiking_conv(block.pw1, y, widths))
     h = block.pw2.conv(y.flatten(0, 1)).unflatten(0, y.shape[:2])
     norm, gain = block.pw2.norm, block.drop_path.gain(x)
     plan = _plan(norm, block.pw2.neuron, h)

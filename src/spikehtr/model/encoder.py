@@ -124,7 +124,8 @@ class ConvMix2d(nn.Module):
             (burst1, start1), (burst2, start2) = (burst2, start2), (burst1, start1)
         self.pw1 = SpikingConv2d(config, channels, wide, 1, bypass=False, burst=burst1, start_bias=start1)
         self.pw2 = SpikingConv2d(config, wide, channels, 1, after=self.pw1.norm, burst=burst2, start_bias=start2)
-        self.drop_path = SharedDropout(drop_path, per_line=True)
+        self.dropout = SharedDropout(c.dropout, per="channel")
+        self.drop_path = SharedDropout(drop_path, per="line")
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
         if self.norm is not None and kernels.fast(x) and kernels.unwatched(self):
@@ -133,7 +134,7 @@ class ConvMix2d(nn.Module):
             return conv_mix(self, x, widths)
         x = x + self.drop_path(self.dw(x, widths))
         y = self.pw1(x if self.norm is None else self.norm(x, widths), widths)
-        return x + self.drop_path(self.pw2(y, widths))
+        return x + self.drop_path(self.pw2(self.dropout(y), widths))
 
 
 class Stage(nn.Module):

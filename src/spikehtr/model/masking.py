@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -74,34 +76,34 @@ class TokenNorm(nn.LayerNorm):
 class SharedDropout(nn.Module):
     """Dropout on [T, B, ...] whose mask is one for all timesteps: a unit is silent for the whole line or not at all.
 
-    `per_line` drops whole lines' branches instead of units (stochastic depth).
+    `per` says what is dropped: units, a line's channels ([T, B, C, ...]), or whole lines' branches (stochastic depth).
     """
 
-    def __init__(self, rate: float, per_line: bool = False) -> None:
+    def __init__(self, rate: float, per: Literal["unit", "channel", "line"] = "unit") -> None:
         super().__init__()
-        self.rate, self.per_line = rate, per_line
+        self.rate, self.per = rate, per
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.active:
             return x
-        shape = (x.shape[1], *([1] * (x.dim() - 2))) if self.per_line else x.shape[1:]
-        keep = 1.0 - self.rate
-        return x * (torch.rand(shape, device=x.device) < keep).to(x.dtype) / keep
+        gain = self._draw(x)
+        return x * gain.view(*gain.shape, *([1] * (x.dim() - 1 - gain.dim()))).to(x.dtype)
 
     @property
     def active(self) -> bool:
         return self.training and self.rate > 0.0
 
     def gain(self, x: Tensor) -> Tensor | None:
-        """What `forward` would multiply x [T, B, ...] with, the same draw: [B] or x.shape[1:]; None where it is 1."""
-        if not self.active:
-            return None
-        shape = x.shape[1:2] if self.per_line else x.shape[1:]
+        """What `forward` would multiply x [T, B, ...] with, the same draw: [B], [B, C] or x.shape[1:]; None if 1."""
+        return self._draw(x) if self.active else None
+
+    def _draw(self, x: Tensor) -> Tensor:
+        axes = {"unit": x.dim(), "channel": 3, "line": 2}[self.per]
         keep = 1.0 - self.rate
-        return (torch.rand(shape, device=x.device) < keep).float() / keep
+        return (torch.rand(x.shape[1:axes], device=x.device) < keep).float() / keep
 
     def extra_repr(self) -> str:
-        return f"rate={self.rate:g}, per_line={self.per_line}"
+        return f"rate={self.rate:g}, per={self.per}"
 
 
 def ramp(last: float, count: int) -> list[float]:

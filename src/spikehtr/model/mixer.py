@@ -191,7 +191,7 @@ class MixerBlock(nn.Module):
         self.operator = _OPERATORS[operator](config)
         self.mlp = SpikingMLP(config)
         self.dropout = SharedDropout(config.mixer.dropout)
-        self.drop_path = SharedDropout(drop_path, per_line=True)
+        self.drop_path = SharedDropout(drop_path, per="line")
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return self._add(self._add(x, self.operator, mask), self.mlp, mask)

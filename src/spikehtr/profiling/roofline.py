@@ -180,7 +180,7 @@ def counted_ops(net: nn.Module, itemsize: int) -> Iterator[OpTable]:
 
     def counts(module: nn.Module) -> bool:
         if isinstance(module, SharedDropout):  # stands before every residual sum where it drops whole lines
-            return module.per_line
+            return module.per == "line"
         return isinstance(module, (*_PRODUCTS, *_PASSES, nn.LSTM, Attention))
 
     handles = [m.register_forward_hook(watch(name)) for name, m in net.named_modules() if counts(m)]
