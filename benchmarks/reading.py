@@ -57,7 +57,7 @@ def main() -> None:
     options = parser.parse_args()
     loaded = load_model(options.model)
     net, config = loaded.net.to(options.device), loaded.config
-    store = open_lines([options.data], config.model.height, config.data.max_width)
+    store = open_lines([options.data], config.model.height, config.data.max_width, straighten=config.data.straighten)
     rows = store.rows(options.split)[: options.lines]
     lines = Lines(store, rows, loaded.charset, config.data.max_width, labelled=False)
     fitted, truths = fitted_lines(lines)

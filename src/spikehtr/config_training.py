@@ -27,6 +27,7 @@ class AugmentConfig(Section):
 
 class DataConfig(Section):
     max_width: Count = 512  # a wider line is scaled down with its aspect kept
+    straighten: bool = False  # lines are made level, and empty rows above and below cut off, before they are scaled
     train_lines: Annotated[int, Field(ge=0)] = 0  # train on so many lines, drawn by training.seed; 0: on all
     workers: Annotated[int, Field(ge=0)] = 4
     cache_mb: Annotated[int, Field(ge=0)] = 2048  # memory for decoded lines, shared out over the workers

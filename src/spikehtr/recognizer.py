@@ -86,16 +86,21 @@ class Recognizer:
         path: str | os.PathLike[str] = BUNDLED,
         device: str | torch.device = "cpu",
         precision: Precision = "auto",
+        straighten: bool | None = None,
     ) -> Self:
         """A model file; the bundled one without `path`.
 
         `precision`: fp32, bf16, or auto, which is bf16 where the device is faster with it (GPUs that have it; CPUs with
-        a tile unit, AMX) and fp32 elsewhere.
+        a tile unit, AMX) and fp32 elsewhere. `straighten`: whether lines are made level before they are read; by
+        default as the model has it (`data.straighten`).
         """
         loaded = load_model(path)
+        config = loaded.config
+        if straighten is not None:
+            config = config.with_overrides({"data.straighten": straighten})
         net = loaded.net.to(device)
         reader = make_reader(net, precision)
-        return cls(net, loaded.config, loaded.charset, loaded.temperature, Path(path).name, reader)
+        return cls(net, config, loaded.charset, loaded.temperature, Path(path).name, reader)
 
     @overload  # a string is a path here, not a sequence of them
     def transcribe(self, images: ImageLike, batch_size: int | None = None) -> Line: ...  # type: ignore[overload-overlap]
@@ -138,7 +143,8 @@ class Recognizer:
     def fit(self, image: ImageLike) -> Fitted:
         """A line image made the network's input."""
         gray = open_image(image)
-        return Fitted(fit_line(gray, self.config.model.height, self.config.data.max_width), gray.width)
+        data = self.config.data
+        return Fitted(fit_line(gray, self.config.model.height, data.max_width, data.straighten), gray.width)
 
     def read_many(self, lines: Sequence[Fitted], batch_size: int) -> list[Line]:
         """Any number of lines, in batches of like width; in the order they came."""

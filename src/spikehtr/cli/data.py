@@ -92,6 +92,9 @@ def compile_(
             "--max-width", min=16, help="Fit lines to this data.max_width now: quicker, but for that width only."
         ),
     ] = None,
+    straighten: Annotated[
+        bool, typer.Option("--straighten", help="Make lines level, for models with data.straighten=true.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
 ) -> None:
     """Read any sources into one fast store.
@@ -104,7 +107,7 @@ def compile_(
     from spikehtr.data.samples import printable
 
     with counting("compiling lines") as progress:
-        store, report = compile_store(sources, output, max_width=max_width, progress=progress)
+        store, report = compile_store(sources, output, max_width=max_width, progress=progress, straighten=straighten)
     lines = ", ".join(f"{number} {split}" for split, number in sorted(store.meta["lines"].items()))
     size = output.stat().st_size / 2**20
     typer.echo(
@@ -137,7 +140,7 @@ def preview(
     from spikehtr.data.sheet import draw_sheet
 
     with counting("reading lines") as progress:
-        store = open_lines(sources, config.model.height, progress=progress)
+        store = open_lines(sources, config.model.height, progress=progress, straighten=config.data.straighten)
     rows = np.random.default_rng(seed).permutation(len(store))[:number]
     lines = [(shrink_line(store.line(int(row)), config.data.max_width), store.text(int(row))) for row in rows]
     draw_sheet(lines, config.data.augment, output, versions, seed)

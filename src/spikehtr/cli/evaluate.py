@@ -157,7 +157,9 @@ def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict
     there: dict[str, int] = {}
     for source in dict.fromkeys(data):
         with counting(f"opening {source}") as progress:
-            store = open_lines([source], config.model.height, config.data.max_width, progress)
+            store = open_lines(
+                [source], config.model.height, config.data.max_width, progress, straighten=config.data.straighten
+            )
         rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
         for name, count in store.meta["lines"].items():
             there[name] = there.get(name, 0) + count

@@ -89,7 +89,7 @@ def _inkcoder(image: Path, chosen: Config, loaded: Loaded | None, target: Path) 
     from spikehtr.data.images import load_line
     from spikehtr.profiling.inkplot import draw, trace_line
 
-    line = fit_line(load_line(image), model.height, chosen.data.max_width)
+    line = fit_line(load_line(image), model.height, chosen.data.max_width, chosen.data.straighten)
     entry = _entry(loaded)
     trace = trace_line(line, model, entry.inkcoder if entry else None)
     title = f"InkCoder on {image.name}: {line.shape[1]} x {line.shape[0]} px, T = {model.timesteps}"
@@ -103,7 +103,7 @@ def _streams(image: Path, chosen: Config, loaded: Loaded | None, target: Path) -
     from spikehtr.data.images import load_line
     from spikehtr.profiling.streams import streams, streams_figure
 
-    line = fit_line(load_line(image), chosen.model.height, chosen.data.max_width)
+    line = fit_line(load_line(image), chosen.model.height, chosen.data.max_width, chosen.data.straighten)
     found = streams(line, chosen.model, _entry(loaded))
     title = f"Input at each step, {image.name}: darkness times (beta + (1 - beta) gate)"
     _save(streams_figure(line, found, title), target)
@@ -116,7 +116,8 @@ def _reduction(image: Path, loaded: Loaded, target: Path) -> None:
     from spikehtr.data.images import load_line
     from spikehtr.profiling.reduction import reduction_figure, trace_reduction
 
-    line = fit_line(load_line(image), loaded.config.model.height, loaded.config.data.max_width)
+    data = loaded.config.data
+    line = fit_line(load_line(image), loaded.config.model.height, data.max_width, data.straighten)
     trace = trace_reduction(loaded.net, loaded.charset, line)
     reducer = loaded.config.model.reducer
     counts = f"{len(trace.blank)} positions, {len(trace.spans)} tokens, r = {trace.ratio:.2f}"

@@ -128,7 +128,7 @@ def _measure(
     net = require_spiking(loaded.net).to(chosen)
     config = loaded.config
     with counting("reading lines") as reading:
-        store = open_lines(data, config.model.height, config.data.max_width, reading)
+        store = open_lines(data, config.model.height, config.data.max_width, reading, straighten=config.data.straighten)
     rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
     if not len(rows):
         there = ", ".join(f"{name} ({number})" for name, number in store.meta["lines"].items())

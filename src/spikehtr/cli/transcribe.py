@@ -63,6 +63,13 @@ def transcribe(
     ] = False,
     kind: Annotated[As, typer.Option("--as", help="What images are; auto: low or very wide ones are lines.")] = As.auto,
     segmenter: Annotated[Finder, typer.Option("--segmenter", help="What finds the lines of pages.")] = Finder.builtin,
+    straighten: Annotated[
+        Optional[bool],
+        typer.Option(
+            "--straighten/--no-straighten",
+            help="Make sloping lines level before they are read. [default: as the model was trained]",
+        ),
+    ] = None,
     lines_only: Annotated[
         bool, typer.Option("--lines-only", help="Find the lines and write them down without reading; needs no model.")
     ] = False,
@@ -110,7 +117,7 @@ def transcribe(
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
-    recognizer = None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision)
+    recognizer = None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision, straighten)
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
     run = Run(form.value, output, resume, overlay, min_confidence, overwrite, confidences, failures=list(missing))

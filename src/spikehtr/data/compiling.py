@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from filelock import FileLock
@@ -39,6 +39,16 @@ from spikehtr.text import normalise
 _PART = 512  # samples a part; also the rows of a record batch, at most
 
 Row = dict[str, Any]
+
+
+class Shape(NamedTuple):
+    """What is done to every line of a store."""
+
+    height: int
+    max_width: int | None
+    straightened: bool
+
+
 Progress = Callable[[int], None]
 
 
@@ -48,25 +58,26 @@ def compile_store(
     height: int = 64,
     max_width: int | None = None,
     progress: Progress | None = None,
+    straighten: bool = False,
 ) -> tuple[LineStore, Report]:
     """Read `specs` (paths or `format:path`) into the store `output`; the open store and what could not be used.
 
     With `max_width` lines are fitted to it once and for all: smaller and quicker to read, but of use at that width
-    only. `progress` is called with the number of samples done so far. Of two programs that write the same store, one
-    waits for the other.
+    only. With `straighten` they are made level, as `data.straighten` asks. `progress` is called with the number of
+    samples done so far. Of two programs that write the same store, one waits for the other.
     """
     if not output.parent.is_dir():
         raise SpikeHTRError(f"{output}: the folder {output.parent} does not exist; make it first")
     with _alone(output):
-        return _compile(specs, output, height, max_width, progress)
+        return _compile(specs, output, Shape(height, max_width, straighten), progress)
 
 
 def _compile(
-    specs: Sequence[str | Path], output: Path, height: int, max_width: int | None, progress: Progress | None
+    specs: Sequence[str | Path], output: Path, shape: Shape, progress: Progress | None
 ) -> tuple[LineStore, Report]:
     report = Report()
     parts = output.with_name(f".{output.name}.parts")
-    _claim(parts, specs, height, max_width)
+    _claim(parts, specs, shape)
     samples = _all_samples(specs, report)
     done = 0
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # decoding and resizing leave Python's lock
@@ -76,14 +87,14 @@ def _compile(
                 break
             part = parts / f"{number:06d}.arrow"
             if not part.exists():
-                _write_part(part, list(pool.map(lambda sample: _row(sample, height, max_width), chunk)))
+                _write_part(part, list(pool.map(lambda sample: _row(sample, shape), chunk)))
             done += len(chunk)
             if progress:
                 progress(done)
     if not done:
         raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report)}")
-    shape = {"height": height, "max_width": max_width}
-    _join(sorted(parts.glob("*.arrow")), output, {**shape, "sources": [printable(spec) for spec in specs]}, report)
+    described = {**shape._asdict(), "sources": [printable(spec) for spec in specs]}
+    _join(sorted(parts.glob("*.arrow")), output, described, report)
     shutil.rmtree(parts)
     return LineStore(output), report
 
@@ -100,13 +111,14 @@ def open_lines(
     max_width: int | None = None,
     progress: Progress | None = None,
     say: Callable[[str], None] = tell_once,
+    straighten: bool = False,
 ) -> LineStore:
     """A store of any sources: the file itself if it is one, else one compiled into the cache, once.
 
     The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder. `say` is told if something was left out.
     """
-    given = _given(specs, height)
-    store = given if given is not None else _cached(specs, height, max_width, progress)
+    given = _given(specs, height, straighten)
+    store = given if given is not None else _cached(specs, Shape(height, max_width, straighten), progress)
     if number := store.meta["left_out"]:
         say(left_out(number, store.meta["sources"] if store is given else [printable(spec) for spec in specs]))
     return store
@@ -118,7 +130,7 @@ def left_out(number: int, sources: Sequence[str]) -> str:
     return f"{number} {what} of {', '.join(sources)} left out; `spikehtr data check {shlex.join(sources)}` lists them"
 
 
-def _given(specs: Sequence[str | Path], height: int) -> LineStore | None:
+def _given(specs: Sequence[str | Path], height: int, straighten: bool) -> LineStore | None:
     """The one source, if it is a store."""
     name, path = locate(specs[0])
     if len(specs) > 1 or name not in (None, "store") or not is_store(path):
@@ -127,16 +139,22 @@ def _given(specs: Sequence[str | Path], height: int) -> LineStore | None:
     if store.height != height:
         remedy = f"compile it again, or set model.height={store.height}"
         raise SpikeHTRError(f"{path} holds lines {store.height} pixels high, {height} are asked for: {remedy}")
+    if store.straightened != straighten:
+        lines, option = ("sloping", " with --straighten") if straighten else ("straightened", " without --straighten")
+        remedy = f"compile it again{option}, or set data.straighten={str(store.straightened).lower()}"
+        raise SpikeHTRError(f"{path} holds {lines} lines, others are asked for: {remedy}")
     return store
 
 
-def _cached(specs: Sequence[str | Path], height: int, max_width: int | None, progress: Progress | None) -> LineStore:
+def _cached(specs: Sequence[str | Path], shape: Shape, progress: Progress | None) -> LineStore:
     root = Path(os.environ.get("SPIKEHTR_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "spikehtr")
     folder = root.expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{_key(specs, height, max_width)}.arrow"
+    target = folder / f"{_key(specs, shape)}.arrow"
     with FileLock(target.with_suffix(".lock")):  # of two programs at once, one waits and finds what the other made
-        return LineStore(target) if is_store(target) else compile_store(specs, target, height, max_width, progress)[0]
+        if is_store(target):
+            return LineStore(target)
+        return compile_store(specs, target, shape.height, shape.max_width, progress, shape.straightened)[0]
 
 
 @contextmanager
@@ -158,14 +176,14 @@ def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample
             yield sample if sample.source else replace(sample, source=name)
 
 
-def _row(sample: Sample, height: int, max_width: int | None) -> Row | Problem:
+def _row(sample: Sample, shape: Shape) -> Row | Problem:
     """One line, decoded, cut, scaled and encoded; or why not."""
     where = sample.origin
     if not normalise(sample.text):
         return Problem("no text", where, f"nothing is left of {sample.text!r} after normalisation", "transcribe it")
     try:
-        line = scale_line(line_image(sample), height)
-        line = shrink_line(line, max_width) if max_width else line
+        line = scale_line(line_image(sample), shape.height, shape.straightened)
+        line = shrink_line(line, shape.max_width) if shape.max_width else line
     except ImageError as error:
         return Problem("unreadable image", where, str(error), "replace the image, or take the line out")
     packed = encode(line)
@@ -230,9 +248,9 @@ def _facts(file: pa.RecordBatchFileReader) -> Iterator[tuple[str, str | None, st
         yield from zip(*(batch[name].to_pylist() for name in ("text", "split", "source")), strict=True)
 
 
-def _claim(parts: Path, specs: Sequence[str | Path], height: int, max_width: int | None) -> None:
+def _claim(parts: Path, specs: Sequence[str | Path], shape: Shape) -> None:
     """Parts of a run over the same unchanged sources are gone on with; others are cleared away."""
-    key = _key(specs, height, max_width)
+    key = _key(specs, shape)
     note = parts / "sources"
     if not note.is_file() or note.read_text() != key:
         shutil.rmtree(parts, ignore_errors=True)
@@ -240,8 +258,9 @@ def _claim(parts: Path, specs: Sequence[str | Path], height: int, max_width: int
         note.write_text(key)
 
 
-def _key(specs: Sequence[str | Path], height: int, max_width: int | None) -> str:
-    return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}")
+def _key(specs: Sequence[str | Path], shape: Shape) -> str:
+    height, max_width, straightened = shape
+    return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{' level' if straightened else ''}")
 
 
 def _reasons(report: Report) -> str:

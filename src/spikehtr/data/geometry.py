@@ -1,8 +1,9 @@
 """How a line image becomes the network's input. One implementation for training, evaluation and transcription.
 
-Height 64 by bicubic interpolation with the aspect kept; a line that is then wider than the maximum is scaled down
-further, aspect still kept, and stands in the middle of a 64-pixel canvas filled with the paper's level. Two steps, so
-that a store can keep the first one's result and serve any maximum width. Right padding is the batch's business.
+A line may be made level first (`straightening`). Then height 64 by bicubic interpolation with the aspect kept; a line
+that is wider than the maximum is scaled down further, aspect still kept, and stands in the middle of a 64-pixel canvas
+filled with the paper's level. Two steps, so that a store can keep the first one's result and serve any maximum width.
+Right padding is the batch's business.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
+
+from spikehtr.data.straightening import straighten
 
 
 def paper_level(gray: NDArray[np.uint8]) -> int:
@@ -49,9 +52,11 @@ def cut_line(
     return Image.fromarray(pixels)
 
 
-def scale_line(image: Image.Image, height: int) -> NDArray[np.uint8]:
-    """Step one: grey, [height, w], aspect kept."""
+def scale_line(image: Image.Image, height: int, level: bool = False) -> NDArray[np.uint8]:
+    """Step one: grey, [height, w], aspect kept; made level before, if asked for."""
     gray = image.convert("L")
+    if level:
+        gray = Image.fromarray(straighten(np.asarray(gray)))
     width = max(1, round(gray.width * height / gray.height))
     return np.asarray(gray.resize((width, height), Image.Resampling.BICUBIC))
 
@@ -69,6 +74,6 @@ def shrink_line(line: NDArray[np.uint8], max_width: int) -> NDArray[np.uint8]:
     return canvas
 
 
-def fit_line(image: Image.Image, height: int, max_width: int) -> NDArray[np.uint8]:
+def fit_line(image: Image.Image, height: int, max_width: int, level: bool = False) -> NDArray[np.uint8]:
     """Both steps: grey [height, w] with w <= max_width."""
-    return shrink_line(scale_line(image, height), max_width)
+    return shrink_line(scale_line(image, height, level), max_width)

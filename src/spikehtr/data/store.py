@@ -106,6 +106,7 @@ class LineStore:
             )
         self.height: int = self.meta["height"]
         self.max_width: int | None = self.meta["max_width"]  # what lines were fitted to; None: their natural width
+        self.straightened: bool = self.meta.get("straightened", False)
         # What the lines were read from; of other stores' lines, what those were read from.
         self.sources: list[str] = self.meta["sets"]
         self._batches = [file.get_batch(i) for i in range(file.num_record_batches)]  # views, not copies

@@ -42,7 +42,7 @@ def open_split(
 ) -> Lines:
     """The first `count` lines of a split (`all`: of any) of any source, sized as the model takes them."""
     c = model.config
-    store = open_lines([source], c.model.height, c.data.max_width, progress)
+    store = open_lines([source], c.model.height, c.data.max_width, progress, straighten=c.data.straighten)
     rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
     if not len(rows):
         found = ", ".join(f"{name} ({lines})" for name, lines in sorted(store.meta["lines"].items()))

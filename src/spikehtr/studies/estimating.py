@@ -32,9 +32,9 @@ def minutes_of(tasks: Sequence[Task], device: str) -> list[float]:
         kind = _kind(c)
         if kind not in seconds:
             seconds[kind] = seconds_a_line(c, device)
-        place = (task.source, c.model.height, c.data.max_width)
+        place = (task.source, c.model.height, c.data.max_width, c.data.straighten)
         if place not in lines:
-            store = open_lines([task.source], c.model.height, c.data.max_width)
+            store = open_lines([task.source], c.model.height, c.data.max_width, straighten=c.data.straighten)
             lines[place] = len(split_rows(store)[0])
         trained_on = min(lines[place], c.data.train_lines or lines[place])
         found.append(c.training.epochs * trained_on * seconds[kind] / 60)

@@ -41,7 +41,7 @@ def _same(task: Task, other: Task) -> bool:
     if replace(renamed, command=task.command) != task:
         return False
     c, found = task.config, read_json(other.folder / RESULT)
-    digest = open_lines([task.source], c.model.height, c.data.max_width).digest()
+    digest = open_lines([task.source], c.model.height, c.data.max_width, straighten=c.data.straighten).digest()
     return found is not None and found["digest"] == digest  # the lines may have changed since
 
 

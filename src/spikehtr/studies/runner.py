@@ -49,9 +49,10 @@ def check_lines(tasks: Sequence[Task], say: Say) -> None:
 
     told: set[str] = set()
     waiting = [task for task in tasks if not task.finished]
-    shapes = [(task.source, task.config.model.height, task.config.data.max_width) for task in waiting]
-    for source, height, width in dict.fromkeys(shapes):
-        store = open_lines([source], height, width)
+    shapes = [(task.source, task.config.model.height, task.config.data) for task in waiting]
+    wanted = {(source, height, data.max_width, data.straighten): None for source, height, data in shapes}
+    for source, height, width, straighten in wanted:
+        store = open_lines([source], height, width, straighten=straighten)
         remark = held_out(store)
         if not len(split_rows(store)[1]) and not len(store.rows("test")):
             why = f" ({remark})" if remark else ""

@@ -118,7 +118,7 @@ def _teller(say: Callable[[str], None]) -> Callable[[Told], None]:
 def _split(task: Task, model: Loaded, split: Literal["validation", "test"]) -> Lines:
     """Its lines; where none is marked as training, those that training holds out are the validation lines."""
     config = task.config
-    store = open_lines([task.source], config.model.height, config.data.max_width)
+    store = open_lines([task.source], config.model.height, config.data.max_width, straighten=config.data.straighten)
     rows = split_rows(store)[1] if split == "validation" else store.rows(split)
     return Lines(store, rows, model.charset, config.data.max_width, labelled=False)
 

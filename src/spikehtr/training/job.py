@@ -86,7 +86,9 @@ def carry_out(
         model = load_model(job.start)
     with fabric.rank_zero_first():  # one process fills the cache, the others find it
         left_out: list[str] = []
-        store = open_lines(job.data, config.model.height, config.data.max_width, reading, left_out.append)
+        store = open_lines(
+            job.data, config.model.height, config.data.max_width, reading, left_out.append, config.data.straighten
+        )
     sets = training_sets(store, config, model.charset if model else None, job.charset, job.allow_unknown)
     sets.remarks[:0] = left_out
     for remark in sets.remarks:
