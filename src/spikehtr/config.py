@@ -87,6 +87,10 @@ class Config(Section):
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
 
+    def flat(self) -> dict[str, Any]:
+        """Every setting by its dotted key."""
+        return _flat(self.to_dict())
+
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.to_dict(), sort_keys=False)
 
@@ -118,6 +122,13 @@ class Config(Section):
                 value = _merge(section[last], value)
             section[last] = value
         return type(self).from_dict(values)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
 
 
 def _merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def test_a_mixture_with_bad_files_among_it(model: Path, tmp_path: Path) -> None:
     assert result.exit_code == 1, result.output
     assert files_in(tmp_path / "out") == ["a.txt", "b.txt", "line.txt", "sub.txt"]
     assert "4 pages" in result.stderr
-    assert "5 could not be read" in result.stderr
+    assert "5 could not be done" in result.stderr
     for name, reason in (("empty.png", "empty"), ("words.jpg", "not an image"), ("cut.png", "damaged")):
         assert any(name in row and reason in row for row in result.stderr.splitlines())
     assert "nowhere.png" in result.stderr
@@ -106,7 +106,7 @@ def test_resume_reads_only_what_is_missing_and_ends_the_same(
     again = run(model, tmp_path / "in", "-o", tmp_path / "part", "-f", "page", "--resume")
     assert again.exit_code == 0
     assert "3 pages" in again.stderr
-    assert "1 pages were there already" in again.stderr
+    assert "1 page there already" in again.stderr
     assert (tmp_path / "part" / "2.xml").stat().st_mtime_ns == before
     assert files_in(tmp_path / "part") == files_in(tmp_path / "whole") == ["1.xml", "2.xml", "3.xml", "x/1.xml"]
     for name in files_in(tmp_path / "whole"):
@@ -124,7 +124,7 @@ def test_resume_with_the_results_among_the_inputs(output: str, tmp_path: Path, m
     again = bare(*arguments, "--resume")
     assert again.exit_code == 0, again.exception
     assert "1 page, " in again.stderr
-    assert "1 pages were there already" in again.stderr
+    assert "1 page there already" in again.stderr
     assert files_in(tmp_path) == sorted([*before, (Path(output) / "b.xml").as_posix()])
 
 
@@ -133,7 +133,7 @@ def test_resume_takes_no_result_of_another_format_for_one(tmp_path: Path) -> Non
     for form, known in (("page", False), ("page", True), ("alto", False), ("alto", True)):
         result = bare(file, "--lines-only", "-f", form, "-o", tmp_path / "out", "--resume")
         assert result.exit_code == 0
-        assert ("1 pages were there already" in result.stderr) is known
+        assert ("1 page there already" in result.stderr) is known
         assert sniff(tmp_path / "out" / "a.xml") == {"page": "PcGts", "alto": "alto"}[form]
 
 
@@ -391,7 +391,7 @@ def test_what_an_archivist_may_give_it(
     (tmp_path / "empty").mkdir()
     result = run(model, "good.png", name, "-o", "out")
     assert result.exit_code == 1
-    assert "1 could not be read:" in result.stderr
+    assert "1 could not be done:" in result.stderr
     assert says in result.stderr
     assert "good.txt" in files_in(tmp_path / "out")
 

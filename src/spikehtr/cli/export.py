@@ -67,8 +67,8 @@ def onnx(
 ) -> None:
     """Write a model as one ONNX file, for any number of lines of any width. Takes a minute or two.
 
-    It takes images [batch, channels, height, width] in [0, 1], the width a multiple of the model's stride (4), and
-    widths [batch]; it gives logits [batch, frames, labels], lengths [batch] and spans [batch, frames, 2]. Configuration
+    It takes images (batch, channels, height, width) from 0 to 1, the width a multiple of the model's stride (4), and
+    widths (batch); it gives logits (batch, frames, labels), lengths (batch) and spans (batch, frames, 2). Configuration
     and characters are in its metadata.
 
     Exit code 1: --check found more texts that differ than a last digit explains (with --int8 that is no failure but the

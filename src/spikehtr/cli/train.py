@@ -167,6 +167,8 @@ def _fine_tuning(config: Config, by_epochs: bool) -> str:
     t = config.training
     length = f"{t.epochs} epochs, " if by_epochs else ""
     rate = f"batches of {t.batch_size}, a learning rate of {t.learning_rate:g}"
+    if t.validate_every > 1:
+        rate += f", validated after every {t.validate_every} epochs"
     return f"fine-tuning: {length}{rate}; -s training.learning_rate=1e-4 and the like change them"
 
 

@@ -166,23 +166,31 @@ def _show(name: str, result: str, form: Form, sources: int) -> None:
     sys.stdout.flush()
 
 
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}" + "s" * (number != 1)
+
+
 def _report(run: Run) -> None:
     """A word on what was done, and every failure, on stderr; exit code 1 if there was any."""
     from spikehtr.pages.running import NAMED
 
-    parts = [f"{run.read} {'page' if run.read == 1 else 'pages'}, {run.lines} lines"]
+    parts = [f"{_several(run.read, 'page')}, {_several(run.lines, 'line')}"]
     if run.skipped:
-        parts.append(f"{run.skipped} pages were there already")
+        parts.append(f"{_several(run.skipped, 'page')} there already")
     if run.folder is not None:
         typer.echo("; ".join(parts), err=True)
         if run.written:
             named = ", ".join(map(str, run.written)) if len(run.written) <= NAMED else f"results into {run.folder}"
             typer.echo(f"wrote {named}", err=True)
     failed = [f"{failure.title}: {failure.reason}" for failure in run.failures]
-    lists = (("remarks", run.remarks), ("lines left out", run.left_out), ("could not be read", failed))
+    lists = (
+        (_several(len(run.remarks), "remark"), run.remarks),
+        (f"{_several(len(run.left_out), 'line')} left out", run.left_out),
+        (f"{len(failed)} could not be done", failed),
+    )
     for title, entries in lists:
         if entries:
-            typer.echo("\n  ".join([f"{len(entries)} {title}:", *entries]), err=True)
+            typer.echo("\n  ".join([f"{title}:", *entries]), err=True)
     if run.left_out or failed:
         raise typer.Exit(1)
 

@@ -30,7 +30,7 @@ from spikehtr.data.fingerprint import fingerprint
 from spikehtr.data.formats import locate, read
 from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import Problem, Report, Sample, printable
+from spikehtr.data.samples import NO_TEXT, Problem, Report, Sample, printable
 from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, encode, is_store
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
@@ -180,7 +180,7 @@ def _row(sample: Sample, shape: Shape) -> Row | Problem:
     """One line, decoded, cut, scaled and encoded; or why not."""
     where = sample.origin
     if not normalise(sample.text):
-        return Problem("no text", where, f"nothing is left of {sample.text!r} after normalisation", "transcribe it")
+        return Problem(NO_TEXT, where, f"nothing is left of {sample.text!r} after normalisation", "transcribe it")
     try:
         line = scale_line(line_image(sample), shape.height, shape.straightened)
         line = shrink_line(line, shape.max_width) if shape.max_width else line
@@ -223,7 +223,7 @@ def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Re
         "charset": sorted(charset),
         "lines": dict(counts),
         "sets": list(sets),
-        "left_out": report.count("error"),
+        "left_out": report.left_out,
     }
     schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})
     with _arrow_file(output, schema) as writer:

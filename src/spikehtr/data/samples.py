@@ -11,6 +11,7 @@ from typing import Any, Literal
 Split = Literal["train", "validation", "test"]
 Point = tuple[float, float]
 Severity = Literal["error", "warning"]
+NO_TEXT = "no text"  # the kind of problem that a line without a transcript is
 
 # How people name their splits.
 SPLIT_NAMES: dict[str, Split] = {
@@ -93,6 +94,11 @@ class Report:
 
     def count(self, severity: Severity) -> int:
         return sum(number for (level, _), number in self.counts.items() if level == severity)
+
+    @property
+    def left_out(self) -> int:
+        """Lines or files that are not used: all errors, and lines without a transcript, which is no error in itself."""
+        return self.count("error") + self.counts["warning", NO_TEXT]
 
     def watch(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Pass samples on, counting them."""

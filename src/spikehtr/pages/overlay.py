@@ -12,6 +12,7 @@ from spikehtr.assets import FONTS
 from spikehtr.files import whole_file
 from spikehtr.pages.tree import Page, Region, TextLine, Word
 
+_SMALLEST, _LEGIBLE = 9, 14  # type of what was read: at least, and what it is not made smaller than to fit
 LONGEST = 2000  # pixels of the page's longer side in the picture
 _UNREAD = (70, 120, 180)
 _REGIONS = ("#1f5fbf", "#9a3fb5", "#00857a", "#b56a00")
@@ -71,18 +72,29 @@ def _line(
     pen.text((start[0] * scale, start[1] * scale), str(number), fill=shade, font=_font(16), anchor="rs")
 
 
-def _text(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, shift: int) -> None:
-    """Words beside the page at the height of their line, one after the other, never one on top of the other."""
-    _, top, _, bottom = line.box
-    size = min(32, max(9, round((bottom - top) * scale * 0.45)))
-    right = 0.0
+def _text(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, width: int) -> None:
+    """Words beside the page, which is so wide, at the height of their line, never one on top of the other, and in type
+    small enough to end where their line does."""
+    _, top, right, bottom = line.box
+    size = min(32, max(_SMALLEST, round((bottom - top) * scale * 0.45)))
+    places, end = _places(pen, line, scale, size)
+    while end > right * scale and size > _LEGIBLE:
+        size -= 1
+        places, end = _places(pen, line, scale, size)
+    back = max(0.0, end + 2 - width)  # what would leave the picture even so begins further to the left
+    for word, x in zip(line.words, places, strict=True):
+        place = (width + max(0.0, x - back), (top + bottom) / 2 * scale)
+        pen.text(place, _drawable(word), fill=colour(word.confidence), font=_font(size), anchor="lm")
+
+
+def _places(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, size: int) -> tuple[list[float], float]:
+    """Where each word begins, and where the last one ends."""
+    places, end, font = [], 0.0, _font(size)
     for word in line.words:
-        text = _drawable(word)
-        x = max(word.box[0] * scale, right)
-        pen.text(
-            (shift + x, (top + bottom) / 2 * scale), text, fill=colour(word.confidence), font=_font(size), anchor="lm"
-        )
-        right = x + pen.textlength(text + " ", font=_font(size))
+        space = pen.textlength(" ", font=font) if places else 0.0
+        places.append(max(word.box[0] * scale, end + space))
+        end = places[-1] + pen.textlength(_drawable(word), font=font)
+    return places, end
 
 
 def _drawable(word: Word) -> str:

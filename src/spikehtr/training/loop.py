@@ -108,16 +108,20 @@ class Run:
         """Go to where the folder's newest checkpoint is; a warning where it had to take the one before it."""
         found = load_checkpoint(self.folder)
         # As settings, not as text: a key that is new since then has its default, which is what happened before it.
-        if Config.from_dict(found.state["config"]) != self.config or found.state["limit"] != self.schedule.limit:
+        begun = Config.from_dict(found.state["config"])
+        if begun != self.config or found.state["limit"] != self.schedule.limit:
+            then, now = found.state["limit"] | begun.flat(), self.schedule.limit | self.config.flat()
+            changed = [f"{key} was {then[key]}, is {now[key]}" for key in now if then[key] != now[key]]
+            some = "; ".join([*changed[:4], *["..."] * (len(changed) > 4)])
             raise TrainingError(
-                f"{self.folder} was begun with other settings; resume with those, or start a new folder"
+                f"{self.folder} was begun with other settings ({some}): resume with those, or start a new folder"
             )
         if found.state["charset"] != list(self.train.charset.characters):
             raise TrainingError(f"{self.folder} was begun with other characters; has its data changed?")
         if found.state.get("data", self._digest) != self._digest:
             raise TrainingError(
-                f"{self.folder} was begun with other lines: resume with the very same data, or start a new folder with "
-                f"--from {self.folder / BEST}"
+                f"{self.folder} was begun with other lines: resume with the very same data, or start a new folder"
+                + (f" with --from {self.folder / BEST}" if (self.folder / BEST).exists() else "")
             )
         if found.state.get("teacher") != self.teacher:
             raise TrainingError(f"{self.folder} was begun with another teacher, or none; resume with the same")

@@ -38,6 +38,8 @@ def held_out(store: LineStore) -> str:
     """A remark, where the lines to validate with are of our choosing; else nothing."""
     if len(store.rows("train")):
         return ""
+    if len(store) < _HOLD_OUT:
+        return f"no line is marked as training: all {len(store)} are trained on, too few to hold any out to validate"
     return f"no line is marked as training: every {_HOLD_OUT}th of {len(store)} is held out to validate"
 
 

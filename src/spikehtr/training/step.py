@@ -52,7 +52,8 @@ class TrainStep:
         self.alphas = shortcuts(net)
         if teacher is not None:
             teacher.to(next(net.parameters()))
-        self.graphed, self.compiled = None, False
+        self.graphed = None
+        self.compiled = self.device.type != "cuda"  # whether the kernels are
         if self._can_graph():
             self.graphed = GraphedStep(self._gradients, net.parameters(), self.device)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from spikehtr.data.images import ImageError, orientation, quietly
-from spikehtr.data.samples import Report, Split, split_named
+from spikehtr.data.samples import NO_TEXT, Report, Split, split_named
 from spikehtr.text import normalise
 
 IMAGE_SUFFIXES = frozenset(
@@ -113,7 +113,7 @@ def has_text(text: str, where: object, report: Report) -> bool:
     if normalise(text):
         return True
     message = "the line has no transcript" if not text.strip() else f"nothing is left of {text[:40]!r} when normalised"
-    report.add("no text", where, message, "transcribe the line, or take it out of the data", "warning")
+    report.add(NO_TEXT, where, message, "transcribe the line, or take it out of the data", "warning")
     return False
 
 
@@ -171,7 +171,8 @@ def decode(data: bytes, where: object, report: Report) -> str | None:
     except UnicodeDecodeError as error:
         position = error.start + len(data) - len(text)
         message = f"not UTF-8: byte 0x{data[position]:02x} at position {position} ({error.reason})"
-        report.add("wrong encoding", where, message, "save it as UTF-8, for instance with: iconv -f latin1 -t utf-8")
+        found = "utf-16" if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "latin1"
+        report.add("wrong encoding", where, message, f"save it as UTF-8, for instance with: iconv -f {found} -t utf-8")
         return None
 
 
