@@ -62,6 +62,7 @@ def write_card(path: Path, model: Loaded, file: str, more: str = LICENCE) -> Non
     started = f", going on from `{notes['started_from']}`" if notes.get("started_from") else ""
     score = f"CER {cer:.2%}" if cer is not None else "no score: there was no line to validate on"
     sources = ", ".join(data["sources"])
+    level = ", made level first" if c.data.straighten else ""
     lines = f"{data['trained_on']} lines trained on, {data['validated_on']} validated on, from {sources}"
     effort = f"{notes['epochs']} epochs, {notes['step']} steps, {notes['minutes']:g} minutes"
     text = f"""# {Path(file).stem}: a Spike-HTR model for handwritten text lines
@@ -78,7 +79,7 @@ print(Recognizer.load("{file}").transcribe("line.png").text)
 | | |
 |---|---|
 | network | {_network(model)} |
-| input | grey lines, {c.model.height} px high, at most {c.data.max_width} px wide (wider ones are scaled down) |
+| input | grey lines, {c.model.height} px high, at most {c.data.max_width} px wide (wider ones are scaled down){level} |
 | data | {lines} |
 | data digest | `{data["digest"]}` |
 | training | {effort}, seed {notes["seed"]}{started} |
