@@ -89,7 +89,8 @@ def _text(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, width: int) ->
 
 def _places(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, size: int) -> tuple[list[float], float]:
     """Where each word begins, and where the last one ends."""
-    places, end, font = [], 0.0, _font(size)
+    places: list[float] = []
+    end, font = 0.0, _font(size)
     for word in line.words:
         space = pen.textlength(" ", font=font) if places else 0.0
         places.append(max(word.box[0] * scale, end + space))
