@@ -141,6 +141,18 @@ def test_lines_and_pages_are_told_apart_by_shape(width: int, height: int, expect
     assert is_line(width, height) is expected
 
 
+@pytest.mark.parametrize(("size", "rows"), [((1, 1), 1), ((90, 5), 5), ((9000, 90), None), ((300, 40), 0)])
+def test_a_line_too_small_to_read_gets_a_remark(size: tuple[int, int], rows: int | None, tmp_path: Path) -> None:
+    Image.new("L", size, 255).save(tmp_path / "a.png")
+    sources, _ = find_sources([str(tmp_path / "a.png")])
+    jobs = list(Names().jobs(sources[0]))
+    (done,) = read_pages(RECOGNIZER, jobs, How(find_lines, mode="line"))
+    if rows is None:  # scaled down to the widest that is read
+        rows = round(RECOGNIZER.config.data.max_width / 100)
+    told = [f"a.png, line r1l1: {size[0]} x {size[1]} px, read at {rows} px of height, too little to tell letters"]
+    assert done.remarks == (told if rows else [])
+
+
 def test_a_line_image_is_one_line_and_read_as_it_is(tmp_path: Path) -> None:
     line = simple_page(1)[0].crop((80, 70, 680, 150))
     line.save(tmp_path / "line.png")

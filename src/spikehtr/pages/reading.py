@@ -24,6 +24,7 @@ from spikehtr.pages.writing import clean
 from spikehtr.recognizer import WINDOW, Fitted, ImageLike, Line, Recognizer, open_image
 
 Mode = Literal["auto", "line", "page"]
+_LEGIBLE = 12  # rows of a line: with fewer, what is read is worth a remark
 
 
 class Sheet(NamedTuple):
@@ -102,10 +103,21 @@ def cut_lines(recognizer: Recognizer, sheet: Sheet) -> tuple[list[RegionPlace], 
             if image.width and image.height:
                 kept.append(place)
                 fitted.append(recognizer.fit(image))
+                rows = _rows_seen(recognizer, *image.size)
+                if rows < _LEGIBLE:
+                    size = f"{image.width} x {image.height} px"
+                    remark = f"{size}, read at {max(1, round(rows))} px of height, too little to tell letters"
+                    sheet.remarks.append(f"{sheet.image}, line {place.id}: {remark}")
             else:
                 sheet.problems.append(f"{sheet.image}, line {place.id}: nothing of its outline lies on the page")
         regions.append(region._replace(lines=kept))
     return regions, fitted
+
+
+def _rows_seen(recognizer: Recognizer, width: int, height: int) -> float:
+    """How many rows of its own a line has left as the network sees it: a very wide one is scaled down whole."""
+    c = recognizer.config
+    return min(height, c.model.height, c.data.max_width * height / width)
 
 
 def left_of(place: LinePlace) -> int:
