@@ -1,6 +1,7 @@
 """`spikehtr train` and `evaluate` as a person meets them, kill -9 included."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -177,7 +178,8 @@ def test_fine_tuning_has_a_length_and_a_rate_of_its_own(place, tuned, tmp_path):
     words = ["train", "-d", place / "lines.arrow", "--from", tuned, "--max-steps", 1]
     done = run(*words, "-o", tmp_path / "a")
     assert done.returncode == 0, done.stderr
-    assert "fine-tuning: batches of 16, a learning rate of 0.0003" in done.stdout
+    assert "fine-tuning: batches of 16, a learning rate of 0.0003, validated after every 4 epochs" in done.stdout
+    assert re.search(r"before the first step: validation CER \S+%", done.stdout)
     model = load_model(tmp_path / "a" / "best.safetensors").config
     assert (model.training.epochs, model.training.batch_size, model.training.validate_every) == (60, 16, 4)
     assert model.model == load_model(tuned).config.model

@@ -10,6 +10,7 @@ from spikehtr.data.compiling import compile_store
 from spikehtr.data.synth import synthesise
 from spikehtr.training.loop import BEST, Run, TrainingError
 from spikehtr.training.telling import MEASURED
+from spikehtr.weights import load_model
 
 SETTINGS = MICRO | {
     "model.height": 24,
@@ -147,8 +148,20 @@ def test_training_learns(store, tmp_path):
     assert learner.best < 0.2
 
 
+def test_a_run_from_a_model_is_never_worse_than_its_start(store, whole, tmp_path, monkeypatch):
+    begun = {name: value.clone() for name, value in whole[0].net.state_dict().items()}
+    learner = run(store, tmp_path / "r", start=begun)
+    rates = iter([0.2, 0.5, 0.3, 0.4])
+    monkeypatch.setattr(learner, "_validate", lambda: next(rates))
+    assert learner.judge_start() == 0.2
+    learner.fit()
+    kept = load_model(learner.folder / BEST)
+    assert (learner.best, kept.notes["validation_cer"], kept.notes["epochs"]) == (0.2, 0.2, 0)
+    assert all(torch.equal(value, begun[name]) for name, value in kept.net.state_dict().items())
+
+
 def test_resuming_with_other_settings_is_refused(store, whole):
-    with pytest.raises(TrainingError, match="other settings"):
+    with pytest.raises(TrainingError, match=r"other settings \(training.seed was 0, is 1\): resume with those"):
         run(store, whole[0].folder, training__seed=1).resume()
 
 

@@ -119,6 +119,8 @@ def carry_out(
         config.save(job.folder / SETTINGS)
         write_json(job.folder / DATA, data)
         write_json(job.folder / ENVIRONMENT, environment)
+    if start and run.step == 0 and (before := run.judge_start()) is not None:
+        say(f"before the first step: validation CER {before:.2%}")
     with stop_on_interrupt(run):
         run.fit(job.save_every, _with_log(run, tell))
     cer = None if math.isinf(run.best) else run.best

@@ -147,6 +147,14 @@ class Run:
             save_checkpoint(self.folder, self.net, self.optimizer, self.average, state)
         self.fabric.barrier()
 
+    def judge_start(self) -> float | None:
+        """The validation CER of the weights a run begins with, which are its best so far and kept as such."""
+        cer = self._validate()
+        if cer is not None:
+            self.best = cer
+            self._save_model(cer, 0)
+        return cer
+
     def fit(self, save_every: int = 500, tell: Tell | None = None) -> None:
         """Train to the end, from wherever the run is; a checkpoint every `save_every` steps and each epoch."""
         self._since = time.monotonic()
