@@ -137,3 +137,8 @@ def test_stores_hold_what_the_reader_sees_and_say_so(tmp_path, monkeypatch):
     plain_store, _ = compile_store([source], tmp_path / "plain.arrow")
     with pytest.raises(SpikeHTRError, match=r"sloping lines.*with --straighten, or set data.straighten=false"):
         open_lines([plain_store.path], straighten=True)
+    joined, _ = compile_store([store.path, plain_store.path], tmp_path / "joined.arrow", straighten=True)
+    assert np.array_equal(joined.line(0), store.line(0))  # not a second time
+    assert int(joined.widths[3]) == pytest.approx(int(store.widths[0]), rel=0.1)  # from 64 rows, not from the image
+    with pytest.raises(SpikeHTRError, match="holds straightened lines: add --straighten"):
+        compile_store([store.path, plain_store.path], tmp_path / "other.arrow")

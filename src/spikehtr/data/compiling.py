@@ -75,6 +75,7 @@ def compile_store(
 def _compile(
     specs: Sequence[str | Path], output: Path, shape: Shape, progress: Progress | None
 ) -> tuple[LineStore, Report]:
+    _check_stores(specs, shape)
     report = Report()
     parts = output.with_name(f".{output.name}.parts")
     _claim(parts, specs, shape)
@@ -97,6 +98,13 @@ def _compile(
     _join(sorted(parts.glob("*.arrow")), output, described, report)
     shutil.rmtree(parts)
     return LineStore(output), report
+
+
+def _check_stores(specs: Sequence[str | Path], shape: Shape) -> None:
+    """What was made level once cannot be had as it was."""
+    for _, path in map(locate, specs):
+        if not shape.straightened and is_store(path) and LineStore(path).straightened:
+            raise SpikeHTRError(f"{path} holds straightened lines: add --straighten, or set data.straighten=true")
 
 
 @cache
@@ -182,7 +190,7 @@ def _row(sample: Sample, shape: Shape) -> Row | Problem:
     if not normalise(sample.text):
         return Problem(NO_TEXT, where, f"nothing is left of {sample.text!r} after normalisation", "transcribe it")
     try:
-        line = scale_line(line_image(sample), shape.height, shape.straightened)
+        line = scale_line(line_image(sample), shape.height, shape.straightened and not sample.straightened)
         line = shrink_line(line, shape.max_width) if shape.max_width else line
     except ImageError as error:
         return Problem("unreadable image", where, str(error), "replace the image, or take the line out")

@@ -59,6 +59,7 @@ class Sample:
     baseline: tuple[Point, ...] | None = None
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
     source: str | None = None  # which of a store's sources it is of, where that has several
+    straightened: bool = False  # whether it was made level before
 
     def named_printably(self) -> Sample:
         if self.id.isascii() and self.origin.isascii():  # document and page are parts of them, or printable anyway

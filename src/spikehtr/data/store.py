@@ -198,4 +198,4 @@ def read_store(path: Path, report: Report) -> Iterator[Sample]:
         record.pop("width")
         if len(store.sources) == 1:  # then it is of this store, whatever that was made from
             record["source"] = None
-        yield Sample(image=png.getvalue(), **record)
+        yield Sample(image=png.getvalue(), straightened=store.straightened, **record)
