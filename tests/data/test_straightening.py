@@ -15,9 +15,9 @@ from spikehtr.data.straightening import straighten
 from spikehtr.errors import SpikeHTRError
 
 
-def written(text="un pont de bois sur la rivière", paper=230, ink=40, size=36):
+def written(text="un pont de bois sur la rivière", paper=230, ink=40, size=36, font=None):
     """A level line, tight around its ink."""
-    font = ImageFont.truetype(str(sorted(FONTS.glob("*.ttf"))[0]), size)
+    font = ImageFont.truetype(str(font or sorted(FONTS.glob("*.ttf"))[0]), size)
     left, top, right, bottom = font.getbbox(text)
     image = Image.new("L", (right - left + 8, bottom - top + 4), paper)
     ImageDraw.Draw(image).text((4 - left, 2 - top), text, ink, font)
@@ -80,6 +80,25 @@ def test_a_dash_does_not_fill_the_line():
     line = np.full((60, 200), 240, np.uint8)
     line[28:32, 80:120] = 20
     assert len(straighten(line)) >= 0.4 * 60
+
+
+@pytest.mark.parametrize("accent", ["é", "É", "à"])
+@pytest.mark.parametrize("font", sorted(FONTS.glob("*.ttf")), ids=lambda font: font.stem)
+def test_the_one_accent_of_a_long_line_is_kept(accent, font):
+    line = written("nous avons une maman " * 5 + accent, font=font)
+    for sinks in (0, 25):
+        level = straighten(sloped(line, sinks))
+        assert (level < 150).sum() >= 0.97 * (line < 150).sum()
+        last = slice(-60, None)  # the letter with the accent
+        assert (level[:, last] < 150).sum() >= 0.9 * (line[:, last] < 150).sum()
+        assert len(ink_rows(level[:, last])) >= len(ink_rows(line[:, last])) - 2
+
+
+@pytest.mark.parametrize("height", [1, 2, 3, 5, 8])
+def test_very_low_lines(height):
+    line = np.full((height, 120), 240, np.uint8)
+    line[height // 2, ::3] = 10
+    assert straighten(line).shape[1] == 120
 
 
 def test_a_word_is_never_sheared():

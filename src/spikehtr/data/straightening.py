@@ -16,25 +16,24 @@ from numpy.typing import NDArray
 _ROWS, _COLUMNS = 64, 96  # of the small picture in which the slope is looked for, at most
 _STEEPEST = 0.8  # of the height: how far one end may lie above the other
 _STEP = 4  # rows, in the first search
-_SHORTEST = 2  # heights: a line less wide is a word or less, of which no slope can be told
+_SHORTEST, _LOWEST = 2, 8  # heights a line must be wide, and rows high: of less no slope can be told
 _GAIN = 1.03  # the rows must become so much more uneven, or a line counts as level
 _LEAST = 0.4  # of the height: so much is always left, or a dash would fill the line
 _MARGIN = 0.05  # of what is left, above and below
-_STRAY = 0.001  # share of the ink that may lie outside of it, above and below: dirt
-_FAINT = 0.1  # of the darkest ink: what is lighter is paper
+_SPECK = 4  # pixels of 64 rows: so much ink may be cut off above and below, less than the dot of an i
+_FAINT, _DARK = 0.1, 0.35  # of the darkest ink: what is lighter is paper; what is darker is a stroke
 _CONTRAST = 24  # grey levels between ink and paper; with less there is nothing to go by
 _WIDEST = 1 << 15  # columns that the library can shear
 
 
 class _Ink(NamedTuple):
-    """The inked places of a small picture of a line."""
+    """The inked places of a picture of a line."""
 
     rows: NDArray[np.intp]
     columns: NDArray[np.intp]
     darkness: NDArray[np.float32]
     height: int
     width: int
-    paper: int  # the paper's level
 
     def profile(self, sinks: int) -> NDArray[np.float64]:
         """The ink in each row once a line is level that sinks by so many rows. Row 0 stands at `height`: there are as
@@ -51,44 +50,45 @@ class _Ink(NamedTuple):
 def straighten(gray: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A grey line [h, w] without its slope, and without the empty rows above and below: [h', w]."""
     height, width = gray.shape
-    ink = _find_ink(gray)
-    if ink is None or width >= _WIDEST:
-        return gray
-    sinks = _slope(ink) if width >= _SHORTEST * height else 0
-    scale = height / ink.height
-    top, bottom = (round(edge * scale) for edge in _extent(ink.profile(sinks), ink.height))
-    if sinks == 0:
-        return gray[max(top, 0) : min(bottom, height)]
-    fall = sinks * scale
-    back = np.array([[1, 0, 0], [fall / width, 1, top - fall / 2]])  # from a place in the result to one in the line
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    level = cv2.warpAffine(gray, back, (width, bottom - top), flags=flags, borderValue=ink.paper)
-    return np.asarray(level, np.uint8)
-
-
-def _find_ink(gray: NDArray[np.uint8]) -> _Ink | None:
-    """None where ink cannot be told from paper."""
-    height, width = min(gray.shape[0], _ROWS), min(gray.shape[1], _COLUMNS)
     up_to = np.bincount(gray.reshape(-1), minlength=256).cumsum()  # pixels of a level or darker
     paper, dark = (int(np.searchsorted(up_to, share * gray.size)) for share in (0.5, 0.02))
-    if paper - dark < _CONTRAST:
-        return None
-    darkness = paper - cv2.resize(gray, (width, height), interpolation=cv2.INTER_AREA).astype(np.float32)
-    rows, columns = np.nonzero(darkness > _FAINT * (paper - dark))
-    return _Ink(rows, columns, darkness[rows, columns], height, width, paper) if len(rows) else None
+    rows = min(height, _ROWS)
+    strokes = _ink(gray, (max(1, round(width * rows / height)), rows), paper, _DARK * (paper - dark))
+    strokes = strokes._replace(darkness=np.ones_like(strokes.darkness))  # their pixels count, not how dark they are
+    if paper - dark < _CONTRAST or not len(strokes.rows) or width >= _WIDEST:
+        return gray
+    sinks = 0
+    if width >= _SHORTEST * height and height >= _LOWEST:
+        sinks = _slope(_ink(gray, (min(width, _COLUMNS), rows), paper, _FAINT * (paper - dark)))
+    top, bottom = (round(edge * height / rows) for edge in _extent(strokes.profile(sinks), rows))
+    if sinks == 0:
+        return gray[max(top, 0) : min(bottom, height)]
+    fall = sinks * height / rows
+    back = np.array([[1, 0, 0], [fall / width, 1, top - fall / 2]])  # from a place in the result to one in the line
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    return np.asarray(cv2.warpAffine(gray, back, (width, bottom - top), flags=flags, borderValue=paper), np.uint8)
+
+
+def _ink(gray: NDArray[np.uint8], size: tuple[int, int], paper: int, least: float) -> _Ink:
+    """What is darker than paper by `least`, in a picture so wide and high."""
+    darkness = paper - cv2.resize(gray, size, interpolation=cv2.INTER_AREA).astype(np.float32)
+    rows, columns = np.nonzero(darkness > least)
+    return _Ink(rows, columns, darkness[rows, columns], size[1], size[0])
 
 
 def _slope(ink: _Ink) -> int:
     """How many rows of its picture a line sinks from its left end to its right one; below 0: it climbs."""
     most = round(_STEEPEST * ink.height)
     coarse = min(range(-most, most + 1, _STEP), key=ink.evenness)
-    best = min(range(coarse - _STEP + 1, coarse + _STEP), key=ink.evenness)
+    best = min(range(max(-most, coarse - _STEP + 1), min(most, coarse + _STEP - 1) + 1), key=ink.evenness)
     return best if ink.evenness(best) < _GAIN * ink.evenness(0) else 0
 
 
-def _extent(profile: NDArray[np.float64], height: int) -> tuple[float, float]:
-    """The first of the rows to be kept, and where they end, counted from the line's own first row."""
-    part = profile.cumsum() / profile.sum()
-    top, bottom = np.searchsorted(part, _STRAY), np.searchsorted(part, 1 - _STRAY) + 1
+def _extent(pixels: NDArray[np.float64], height: int) -> tuple[float, float]:
+    """The first of the rows to be kept, and where they end, counted from the line's own first row; `pixels` of strokes
+    in each row of a profile."""
+    part = pixels.cumsum()
+    speck = min(_SPECK, (part[-1] - 1) / 2)
+    top, bottom = np.searchsorted(part, speck, "right"), np.searchsorted(part, part[-1] - speck) + 1
     margin = max(_MARGIN * (bottom - top), (_LEAST * height - (bottom - top)) / 2, 1)
     return float(top - margin - height), float(bottom + margin - height)
