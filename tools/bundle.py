@@ -81,7 +81,11 @@ def main() -> None:
     }
     if options.model.resolve() != MODEL:
         shutil.copyfile(options.model, MODEL)
-    update_notes(MODEL, {"attribution": attribution, "cer": scores, "made_by": options.made_by})
+    notes: dict[str, Any] = {"attribution": attribution, "cer": scores, "made_by": options.made_by}
+    for one in evaluations:
+        if one["split"] == "validation":  # as the file reads now
+            notes["validation_cer"] = one["rates"]["CER, plain"]["rate"]
+    update_notes(MODEL, notes)
     sets = " ".join(f"-d {name}" for name in attribution)
     more = f"""
 ## How well it reads

@@ -67,10 +67,10 @@ def test_kernels_of_both_passes_are_found_and_compiled_without_being_started(tmp
     assert run.stdout.strip() == "compiled", run.stderr
 
 
-def step_and_batch(device):
-    config = micro()
+def step_and_batch(device, changes=None, precision="fp32"):
+    config = micro().with_overrides(changes or {})
     torch.manual_seed(0)
-    step = TrainStep(config, build(config.model, 12), make_fabric(device, precision="fp32"))
+    step = TrainStep(config, build(config.model, 12), make_fabric(device, precision=precision))
     images = torch.randint(0, 255, (2, 1, config.model.height, 96), dtype=torch.uint8)
     batch = Batch(
         images, torch.tensor([96, 50]), torch.ones(2, 4, dtype=torch.long), torch.tensor([4, 2]), torch.arange(2)
@@ -90,13 +90,24 @@ def test_a_step_goes_on_where_nothing_can_be_compiled_ahead(monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_step_finds_all_its_kernels_compiled():
+@pytest.mark.parametrize(
+    ("changes", "precision"),
+    [
+        ({}, "fp32"),
+        ({"model.timesteps": 2, "training.firing_penalty": 10.0}, "bf16"),
+        ({"model.neuron": "gelu"}, "bf16"),
+        ({"model.encoder.dropout": 0.2, "model.encoder.drop_path": 0.2, "model.span_mask.ratio": 0.3}, "bf16"),
+    ],
+)
+def test_a_step_finds_all_its_kernels_compiled(changes, precision):
     from triton import knobs
 
-    step, batch = step_and_batch("cuda")
+    step, batch = step_and_batch("cuda", changes, precision)
+    before = {name: value.clone() for name, value in step.net.state_dict().items()}
     compiled = []
-    step._compile(batch)
+    step._compile(batch)  # a failure would be a warning, and that an error here
     assert all(p.grad is None for p in step.net.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in step.net.state_dict().items())
     knobs.runtime.jit_post_compile_hook = lambda **facts: compiled.append(facts["repr"])
     try:
         numbers = step(Batch(*(value.pin_memory() for value in batch)), Moment(0.5, 1e-3, 0))

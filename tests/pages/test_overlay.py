@@ -41,3 +41,12 @@ def test_words_never_lie_on_top_of_each_other():
     apart = drawn([word("premier", 10, 5.0), word("second", 12, 5.0)])
     columns = np.flatnonzero((apart < 200).any(axis=0))
     assert np.diff(columns).max() >= 3  # a space between the two
+
+
+@pytest.mark.parametrize("count", [9, 14])
+def test_more_words_than_fit_lie_side_by_side(count):
+    beside = drawn([word("parchemin", 30 * number) for number in range(count)])
+    columns = np.flatnonzero((beside < 200).any(axis=0))
+    assert columns.min() <= 12
+    gaps = np.diff(columns)
+    assert (gaps >= 3).sum() >= count - 1  # a space after each word but the last

@@ -139,7 +139,7 @@ def left_out(number: int, sources: Sequence[str]) -> str:
 
 
 def _given(specs: Sequence[str | Path], height: int, straighten: bool) -> LineStore | None:
-    """The one source, if it is a store."""
+    """The one source, if it is a store that holds what is wanted."""
     name, path = locate(specs[0])
     if len(specs) > 1 or name not in (None, "store") or not is_store(path):
         return None
@@ -147,10 +147,11 @@ def _given(specs: Sequence[str | Path], height: int, straighten: bool) -> LineSt
     if store.height != height:
         remedy = f"compile it again, or set model.height={store.height}"
         raise SpikeHTRError(f"{path} holds lines {store.height} pixels high, {height} are asked for: {remedy}")
-    if store.straightened != straighten:
-        lines, option = ("sloping", " with --straighten") if straighten else ("straightened", " without --straighten")
-        remedy = f"compile it again{option}, or set data.straighten={str(store.straightened).lower()}"
-        raise SpikeHTRError(f"{path} holds {lines} lines, others are asked for: {remedy}")
+    if straighten and not store.straightened:
+        return None  # made level from what it holds, in the cache
+    if store.straightened and not straighten:
+        remedy = "compile it again without --straighten, or set data.straighten=true"
+        raise SpikeHTRError(f"{path} holds straightened lines, others are asked for: {remedy}")
     return store
 
 

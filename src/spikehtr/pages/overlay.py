@@ -77,24 +77,29 @@ def _text(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, width: int) ->
     small enough to end where their line does."""
     _, top, right, bottom = line.box
     size = min(32, max(_SMALLEST, round((bottom - top) * scale * 0.45)))
-    places, end = _places(pen, line, scale, size)
-    while end > right * scale and size > _LEGIBLE:
+    places, end = _places(pen, line, scale, size, width)
+    while size > _SMALLEST and (places[:1] < [0.0] or (end > right * scale and size > _LEGIBLE)):
         size -= 1
-        places, end = _places(pen, line, scale, size)
-    back = max(0.0, end + 2 - width)  # what would leave the picture even so begins further to the left
+        places, end = _places(pen, line, scale, size, width)
     for word, x in zip(line.words, places, strict=True):
-        place = (width + max(0.0, x - back), (top + bottom) / 2 * scale)
+        place = (width + x - min(0.0, places[0]), (top + bottom) / 2 * scale)
         pen.text(place, _drawable(word), fill=colour(word.confidence), font=_font(size), anchor="lm")
 
 
-def _places(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, size: int) -> tuple[list[float], float]:
-    """Where each word begins, and where the last one ends."""
+def _places(pen: ImageDraw.ImageDraw, line: TextLine, scale: float, size: int, width: int) -> tuple[list[float], float]:
+    """Where each word begins, and where the last one would end if each stood at its place or behind the one before;
+    what would leave the picture then is moved to the left."""
+    lengths = [pen.textlength(_drawable(word), font=_font(size)) for word in line.words]
+    space = pen.textlength(" ", font=_font(size))
     places: list[float] = []
-    end, font = 0.0, _font(size)
-    for word in line.words:
-        space = pen.textlength(" ", font=font) if places else 0.0
+    end = -space
+    for word, length in zip(line.words, lengths, strict=True):
         places.append(max(word.box[0] * scale, end + space))
-        end = places[-1] + pen.textlength(_drawable(word), font=font)
+        end = places[-1] + length
+    limit = width - 2.0
+    for number in reversed(range(len(places))):
+        places[number] = min(places[number], limit - lengths[number])
+        limit = places[number] - space
     return places, end
 
 

@@ -18,7 +18,7 @@ from spikehtr.training.checkpoint import LAST, PREVIOUS
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.finetune import Mode, starting_weights
 from spikehtr.training.log import Log
-from spikehtr.training.loop import Run, Tell, Told
+from spikehtr.training.loop import BEST, Run, Tell, Told
 from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
 from spikehtr.training.report import finish
 from spikehtr.training.sets import Sets, training_sets
@@ -26,6 +26,7 @@ from spikehtr.training.teacher import load_teacher
 from spikehtr.weights import Loaded, load_model
 
 SETTINGS = "config.yaml"
+_AIMS = {"bypass_penalty", "bypass_anneal", "firing_penalty", "firing_target"}  # settings that ask for more than text
 
 
 @dataclass(frozen=True)
@@ -119,16 +120,29 @@ def carry_out(
         config.save(job.folder / SETTINGS)
         write_json(job.folder / DATA, data)
         write_json(job.folder / ENVIRONMENT, environment)
-    if start and run.step == 0 and (before := run.judge_start()) is not None:
-        say(f"before the first step: validation CER {before:.2%}")
+    kept = None
     with stop_on_interrupt(run):
+        if model and run.step == 0:
+            keep = _same_aim(job, model.config)
+            if (before := run.judge_start(keep)) is not None:
+                say(f"before the first step: validation CER {before:.2%}")
+                kept = before if keep else None
         run.fit(job.save_every, _with_log(run, tell))
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
+    if run.finished and run.best == kept:
+        say(f"no epoch was better than the start, so {BEST} is the start")
     fabric.barrier()
     return Outcome(run.finished, run.step, cer, report)
+
+
+def _same_aim(job: Job, start: Config) -> bool:
+    """Whether a run goes on with what its start was trained for: then the start may be the best there is. Otherwise
+    (another network, a teacher, a price on spikes) a higher error rate may well be wanted."""
+    now, then = (c.training.model_dump(include=_AIMS) for c in (job.config, start))
+    return job.teacher is None and job.config.model == start.model and now == then
 
 
 def _opening(run: Run, sets: Sets) -> str:

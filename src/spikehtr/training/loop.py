@@ -147,10 +147,10 @@ class Run:
             save_checkpoint(self.folder, self.net, self.optimizer, self.average, state)
         self.fabric.barrier()
 
-    def judge_start(self) -> float | None:
-        """The validation CER of the weights a run begins with, which are its best so far and kept as such."""
+    def judge_start(self, keep: bool) -> float | None:
+        """The validation CER of the weights a run begins with; kept as its best so far, if asked for."""
         cer = self._validate()
-        if cer is not None:
+        if cer is not None and keep:
             self.best = cer
             self._save_model(cer, 0)
         return cer
