@@ -151,7 +151,7 @@ def test_stores_hold_what_the_reader_sees_and_say_so(tmp_path, monkeypatch):
     assert level.widths[0] > 1.3 * plain.widths[0]
     store, _ = compile_store([source], tmp_path / "level.arrow", straighten=True)
     assert open_lines([store.path], straighten=True).straightened
-    with pytest.raises(SpikeHTRError, match=r"straightened lines.*without --straighten, or set data.straighten=true"):
+    with pytest.raises(SpikeHTRError, match=r"holds straightened lines: .* set data\.straighten=true"):
         open_lines([store.path])
     plain_store, _ = compile_store([source], tmp_path / "plain.arrow")
     made = open_lines([plain_store.path], straighten=True)  # in the cache, from the store's 64 rows

@@ -67,7 +67,7 @@ def transcribe(
         Optional[bool],
         typer.Option(
             "--straighten/--no-straighten",
-            help="Make sloping lines level before they are read. [default: as the model was trained]",
+            help="Make sloping lines level before they are read. [default: as the model has it]",
         ),
     ] = None,
     lines_only: Annotated[

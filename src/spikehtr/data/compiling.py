@@ -147,11 +147,8 @@ def _given(specs: Sequence[str | Path], height: int, straighten: bool) -> LineSt
     if store.height != height:
         remedy = f"compile it again, or set model.height={store.height}"
         raise SpikeHTRError(f"{path} holds lines {store.height} pixels high, {height} are asked for: {remedy}")
-    if straighten and not store.straightened:
-        return None  # made level from what it holds, in the cache
-    if store.straightened and not straighten:
-        remedy = "compile it again without --straighten, or set data.straighten=true"
-        raise SpikeHTRError(f"{path} holds straightened lines, others are asked for: {remedy}")
+    if store.straightened != straighten:
+        return None  # made level from what it holds, in the cache; the other way there is none
     return store
 
 

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from spikehtr.data.straightening import straighten
+from spikehtr.data.straightening import grey_levels, straighten
 
 
 def paper_level(gray: NDArray[np.uint8]) -> int:
-    """The grey level of the background: the median, since most of a line is paper. (By counting: sorting is slow.)"""
-    counts = np.bincount(gray.reshape(-1), minlength=256)
-    return int(np.searchsorted(counts.cumsum(), (gray.size + 1) // 2))
+    """The grey level of the background: the median, since most of a line is paper."""
+    return grey_levels(gray, 0.5)[0]
 
 
 def cut_line(

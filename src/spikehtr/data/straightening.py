@@ -47,11 +47,16 @@ class _Ink(NamedTuple):
         return -float(np.square(self.profile(sinks)).sum())
 
 
+def grey_levels(gray: NDArray[np.uint8], *shares: float) -> list[int]:
+    """The levels that such shares of the pixels are as dark as, or darker. (By counting: sorting is slow.)"""
+    up_to = np.bincount(gray.reshape(-1), minlength=256).cumsum()
+    return [int(np.searchsorted(up_to, share * gray.size)) for share in shares]
+
+
 def straighten(gray: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A grey line [h, w] without its slope, and without the empty rows above and below: [h', w]."""
     height, width = gray.shape
-    up_to = np.bincount(gray.reshape(-1), minlength=256).cumsum()  # pixels of a level or darker
-    paper, dark = (int(np.searchsorted(up_to, share * gray.size)) for share in (0.5, 0.02))
+    paper, dark = grey_levels(gray, 0.5, 0.02)
     rows = min(height, _ROWS)
     strokes = _ink(gray, (max(1, round(width * rows / height)), rows), paper, _DARK * (paper - dark))
     strokes = strokes._replace(darkness=np.ones_like(strokes.darkness))  # their pixels count, not how dark they are
