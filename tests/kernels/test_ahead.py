@@ -1,14 +1,17 @@
 import os
 import subprocess
 import sys
+import threading
 
 import kernels_help  # noqa: F401 - before any kernel
 import pytest
 import torch
+from filelock import FileLock
 
 from conftest import micro
 from spikehtr.baselines import build
 from spikehtr.data.batching import Batch
+from spikehtr.kernels import ahead
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.step import Moment, TrainStep
 
@@ -87,6 +90,53 @@ def test_a_step_goes_on_where_nothing_can_be_compiled_ahead(monkeypatch):
     with pytest.warns(UserWarning, match="one after the other .RuntimeError: it needs the contents"):
         step._compile(batch)
     assert torch.isfinite(step(batch, Moment(0.5, 1e-3, 0))).all()
+
+
+@pytest.mark.parametrize("stretch", [0.0, 0.2])
+def test_the_pass_ahead_has_the_shapes_of_the_step(monkeypatch, stretch):
+    class Seen(Exception):
+        pass
+
+    def look(images, *_):
+        shapes.append((images.shape, images.dtype))
+        raise Seen
+
+    shapes = []
+    step, batch = step_and_batch("cpu", {"data.augment.stretch": stretch})
+    batch = batch._replace(images=torch.nn.functional.pad(batch.images, (0, 32), value=255))  # 128: as it is padded
+    monkeypatch.setattr(step, "forward", look)
+    monkeypatch.setattr("spikehtr.training.step.compile_ahead", lambda work: work())
+    with pytest.warns(UserWarning, match="one after the other"):
+        step._compile(batch)
+    with pytest.raises(Seen):
+        step(batch, Moment(0.5, 1e-3, 0))
+    assert shapes[0] == shapes[1]
+    assert shapes[0][0][-1] == (154 if stretch else 128)
+
+
+def test_one_process_compiles_and_the_others_wait_for_it(monkeypatch, tmp_path):
+    from triton import knobs
+
+    monkeypatch.setattr(knobs.cache, "dir", str(tmp_path / "cache"))
+    with ahead._after_another():
+        other = FileLock(tmp_path / "cache" / "spikehtr.lock")
+        entered = threading.Event()
+
+        def wait():
+            with ahead._after_another():
+                entered.set()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert not entered.wait(0.3)
+        with pytest.raises(TimeoutError):
+            other.acquire(timeout=0)
+    assert entered.wait(10)
+    thread.join()
+    with pytest.raises(KeyError), ahead._after_another():
+        raise KeyError
+    with other.acquire(timeout=0):
+        pass
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

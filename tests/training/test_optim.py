@@ -38,13 +38,22 @@ def test_schedule_rises_then_falls_to_the_minimum():
     assert flat.rate(0, 0.0) == pytest.approx(3e-4)
 
 
+def test_a_rate_that_is_held_falls_in_what_is_left():
+    schedule = Schedule(TrainingConfig(warmup_epochs=2, hold=0.5), epoch_length=5, max_steps=100)
+    rates = [schedule.rate(step, schedule.progress(step, 0.0)) for step in range(101)]
+    assert rates[10:56] == pytest.approx([3e-4] * 46)
+    assert rates[5] == pytest.approx(1.5e-4)
+    assert rates[77] > (3e-4 + 1e-6) / 2 > rates[78]  # half way from 55 to 100
+    assert rates[100] == pytest.approx(1e-6)
+
+
 def test_a_run_without_a_limit_goes_on_for_its_epochs():
     assert Schedule(TrainingConfig(epochs=7), epoch_length=5).steps == 35
 
 
-@given(st.integers(1, 300), st.integers(1, 40), st.floats(0, 20))
-def test_schedule_stays_within_its_bounds(steps, epoch_length, warmup):
-    config = TrainingConfig(warmup_epochs=warmup)
+@given(st.integers(1, 300), st.integers(1, 40), st.floats(0, 20), st.floats(0, 0.99))
+def test_schedule_stays_within_its_bounds(steps, epoch_length, warmup, hold):
+    config = TrainingConfig(warmup_epochs=warmup, hold=hold)
     schedule = Schedule(config, epoch_length, max_steps=steps)
     rates = [schedule.rate(step, schedule.progress(step, 0.0)) for step in range(steps)]
     assert all(0 <= rate <= config.learning_rate * (1 + 1e-9) for rate in rates)
@@ -53,9 +62,9 @@ def test_schedule_stays_within_its_bounds(steps, epoch_length, warmup):
     assert all(a >= b for a, b in pairwise(rates[top:]))
 
 
-@given(st.lists(st.floats(0.001, 30), min_size=3, max_size=60), st.floats(0, 20))
-def test_a_schedule_by_the_clock_ends_with_the_clock_whatever_the_steps_take(steps, warmup):
-    config = TrainingConfig(warmup_epochs=warmup)
+@given(st.lists(st.floats(0.001, 30), min_size=3, max_size=60), st.floats(0, 20), st.floats(0, 0.99))
+def test_a_schedule_by_the_clock_ends_with_the_clock_whatever_the_steps_take(steps, warmup, hold):
+    config = TrainingConfig(warmup_epochs=warmup, hold=hold)
     seconds = sum(steps)
     schedule = Schedule(config, epoch_length=3, max_minutes=seconds / 60)
     gone, rates = 0.0, []

@@ -27,6 +27,19 @@ _DRAWS = len(_NAMES) + 2 * _WAVES * 3  # a wave has a direction, a length and a 
 _STARTS, _ROW = 1 << 19, 8192  # places a window of the noise tape can start at, and how far apart its rows lie
 
 
+def _warps(config: AugmentConfig) -> bool:
+    changes = (config.rotate, config.shear, config.scale, config.shift, config.stretch, config.elastic)
+    return config.probability > 0 and any(changes)
+
+
+def augmented_columns(columns: int, config: AugmentConfig, max_width: int | None = None) -> int:
+    """How wide a canvas of `columns` is when its lines are changed: ceil(W (1 + stretch)), or the widest ever read."""
+    if not _warps(config):
+        return columns
+    wide = math.ceil(columns * (1 + config.stretch))
+    return wide if max_width is None else min(wide, max(max_width, columns))
+
+
 def augment(
     images: Tensor,
     widths: Tensor,
@@ -37,14 +50,12 @@ def augment(
 ) -> tuple[Tensor, Tensor]:
     """Changed copies of a batch: images [B, C, H, W] in [0, 1], widths [B] -> images [B, C, H, W'], widths [B].
 
-    W' = ceil(W (1 + stretch)) and what lies right of a line is white. No line becomes narrower than `min_widths` [B],
+    W' is `augmented_columns`, and what lies right of a line is white. No line becomes narrower than `min_widths` [B],
     the width its transcript needs; one that already is narrower is not shrunk further. None becomes wider than
     `max_width`, the widest that is ever read. With every operation off the input itself comes back. The generator may
     live on the host or on the images' device.
     """
-    geometry = config.probability > 0 and any(
-        (config.rotate, config.shear, config.scale, config.shift, config.stretch, config.elastic)
-    )
+    geometry = _warps(config)
     detail = config.probability > 0 and any((config.noise, config.sharpen))
     stroke = config.probability > 0 and config.stroke > 0
     if not (geometry or detail or stroke or config.invert):
@@ -94,9 +105,7 @@ def _warp(
     max_width: int | None,
 ) -> tuple[Tensor, Tensor]:
     """Affine, stretch and elastic as one resampling. Lines that meet none of them keep their pixels as they are."""
-    height, columns = images.shape[2], math.ceil(images.shape[3] * (1 + config.stretch))
-    if max_width is not None:
-        columns = min(columns, max(max_width, images.shape[3]))
+    height, columns = images.shape[2], augmented_columns(images.shape[3], config, max_width)
     affine, stretch, elastic = (draws[name] < config.probability for name in ("affine", "stretch", "elastic"))
     by = 1 + _around_zero(draws["stretch_by"], config.stretch) * stretch  # [B, 1, 1, 1]
     widened = (widths * by.flatten()).round().to(widths.dtype).clamp(max=columns)

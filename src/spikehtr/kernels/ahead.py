@@ -8,13 +8,16 @@ nothing of the device; every kernel that it would start is noted instead, and al
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -60,9 +63,31 @@ def compile_ahead(work: Callable[[], object]) -> None:
     except ImportError:  # an older Triton: kernels are compiled as they are met
         return
     found = launches(work)
-    with ThreadPoolExecutor(os.cpu_count()) as workers, AsyncCompileMode(workers):
+    with _after_another(), ThreadPoolExecutor(os.cpu_count()) as workers, AsyncCompileMode(workers):
         for kernel, args, named in found:
             kernel.warmup(*args, grid=(1,), **named)
+
+
+@contextmanager
+def _after_another() -> Iterator[None]:
+    """Where another process compiles, until it is done: trainings that begin together mostly need the same kernels, which
+    Triton keeps on disk. Those that waited go on side by side."""
+    from triton import knobs
+
+    folder = Path(knobs.cache.dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / "spikehtr.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        with lock:
+            pass
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _stand_in(value: Any) -> Any:

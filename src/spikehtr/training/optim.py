@@ -22,8 +22,8 @@ def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
 class Schedule:
     """How far a run is, from 0 to 1, by steps or by the clock; and the learning rate there.
 
-    The rate rises linearly over the warm-up epochs (half the run at most) and then falls by a half cosine that ends
-    where the run ends. A run by the clock learns only on the way when its warm-up is over: `warmed` keeps that.
+    The rate rises linearly over the warm-up epochs (half the run at most), may be held, and then falls by a half cosine
+    that ends where the run ends. A run by the clock learns only on the way when its warm-up is over: `warmed` keeps that.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class Schedule:
             return c.learning_rate * max(step / self.warmup_steps, 2 * progress)
         if self.warmed is None:
             self.warmed = progress
-        done = (progress - self.warmed) / max(1 - self.warmed, 1e-9)
+        begun = self.warmed + c.hold * (1 - self.warmed)
+        done = max(progress - begun, 0.0) / max(1 - begun, 1e-9)
         swing = c.learning_rate - c.min_learning_rate
         return c.min_learning_rate + swing * (1 + math.cos(math.pi * min(done, 1.0))) / 2
 

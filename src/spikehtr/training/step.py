@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spikehtr import kernels
 from spikehtr.config import Config
-from spikehtr.data.augment import augment
+from spikehtr.data.augment import augment, augmented_columns
 from spikehtr.data.batching import Batch, Indices
 from spikehtr.kernels.ahead import compile_ahead
 from spikehtr.model.lif import set_softness, set_surrogate
@@ -96,8 +96,10 @@ class TrainStep:
 
         def work() -> None:
             held = Batch(*(torch.empty_like(value, device=self.device) for value in pad_batch(batch)))
+            lines, data = held.lines(), self.config.data
+            columns = augmented_columns(lines.shape[-1], data.augment, data.max_width)
             need = torch.empty_like(held.widths)
-            self._learn(held, held.lines(), held.widths, need, reduced=True, indices=None)
+            self._learn(held, lines.new_empty(*lines.shape[:-1], columns), held.widths, need, reduced=True, indices=None)
 
         self.compiled = True
         try:
