@@ -70,8 +70,8 @@ def compile_ahead(work: Callable[[], object]) -> None:
 
 @contextmanager
 def _after_another() -> Iterator[None]:
-    """Where another process compiles, until it is done: trainings that begin together mostly need the same kernels, which
-    Triton keeps on disk. Those that waited go on side by side."""
+    """Where another process compiles, when it is done: trainings that begin together mostly need the same kernels,
+    which Triton keeps on disk. Those that waited go on side by side."""
     from triton import knobs
 
     folder = Path(knobs.cache.dir)

@@ -23,7 +23,8 @@ class Schedule:
     """How far a run is, from 0 to 1, by steps or by the clock; and the learning rate there.
 
     The rate rises linearly over the warm-up epochs (half the run at most), may be held, and then falls by a half cosine
-    that ends where the run ends. A run by the clock learns only on the way when its warm-up is over: `warmed` keeps that.
+    that ends where the run ends. A run by the clock learns only on the way when its warm-up is over: `warmed` keeps
+    that.
     """
 
     def __init__(

@@ -98,8 +98,8 @@ class TrainStep:
             held = Batch(*(torch.empty_like(value, device=self.device) for value in pad_batch(batch)))
             lines, data = held.lines(), self.config.data
             columns = augmented_columns(lines.shape[-1], data.augment, data.max_width)
-            need = torch.empty_like(held.widths)
-            self._learn(held, lines.new_empty(*lines.shape[:-1], columns), held.widths, need, reduced=True, indices=None)
+            changed, need = lines.new_empty(*lines.shape[:-1], columns), torch.empty_like(held.widths)
+            self._learn(held, changed, held.widths, need, reduced=True, indices=None)
 
         self.compiled = True
         try:
