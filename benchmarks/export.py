@@ -4,9 +4,9 @@ python benchmarks/export.py MODEL --data LINES --lines 40
 python benchmarks/export.py MODEL --data LINES --gelu   # the same weights around GELU: no spikes, the same text
 
 Lines are read one at a time, by every way in turn, each time in another order; the time is that from pixels to text,
-the median over the lines. Differences are counted against the reference, `model/` in fp32; `pixels + 1e-7` is the
-reference again with noise of that size on its pixels: what that changes in a spiking network is no fault of a file
-(`spikehtr.evaluation.ways`).
+the median over the lines. Differences are counted against the reference, `model/` in fp32; `fp64` is the reference
+again in double precision, and `pixels + 1e-7` with noise of that size on its pixels: what these change in a spiking
+network is no fault of a file (`spikehtr.evaluation.ways`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
+from spikehtr.evaluation.ways import Exact, Noisy, agree, fitted_lines
 from spikehtr.export import onnx
 from spikehtr.export.checking import open_split
 from spikehtr.inference import PlainReader, make_reader
@@ -31,6 +31,8 @@ from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.recognizer import Fitted, Recognizer
 from spikehtr.text import normalise
 from spikehtr.weights import Loaded, load_model, save_model
+
+PLAIN, EXACT = "reference", "reference, fp64"
 
 
 def with_gelu(loaded: Loaded) -> Loaded:
@@ -51,14 +53,14 @@ def export(loaded: Loaded, folder: Path) -> dict[str, tuple[Path, float]]:
         if not path.exists():
             make()
         seconds.append(time.perf_counter() - start)
-    return {"reference": (model, 0.0), "onnx fp32": (exact, seconds[0]), "onnx int8": (small, seconds[1])}
+    return {PLAIN: (model, 0.0), "onnx fp32": (exact, seconds[0]), "onnx int8": (small, seconds[1])}
 
 
 def ways(loaded: Loaded, files: dict[str, tuple[Path, float]]) -> dict[str, Recognizer]:
     """The reference first."""
     net, rest = loaded.net, (loaded.config, loaded.charset)
     plain, fast = PlainReader(net), make_reader(net, "fp32")
-    found = {"reference": Recognizer(net, *rest, reader=plain)}
+    found = {PLAIN: Recognizer(net, *rest, reader=plain), EXACT: Recognizer(net, *rest, reader=Exact(net))}
     found["reference, pixels + 1e-7"] = Recognizer(net, *rest, reader=Noisy(plain))
     if type(fast) is not PlainReader:
         found["engine, fp32"] = Recognizer(net, *rest, reader=fast)
@@ -90,10 +92,9 @@ def read(
 def rows(
     texts: dict[str, list[str]], times: dict[str, list[float]], truths: list[str], files: dict[str, tuple[Path, float]]
 ) -> list[dict[str, Any]]:
-    first = texts["reference"]
     out = []
     for name, found in texts.items():
-        a = agree(truths[: len(found)], first, found)
+        a, exact = (agree(truths[: len(found)], texts[against], found) for against in (PLAIN, EXACT))
         path, seconds = files.get(name, (None, 0.0))
         out.append(
             {
@@ -105,6 +106,7 @@ def rows(
                 "same_text": a.same,
                 "changed": a.changed.errors,
                 "characters": a.changed.length,
+                "same_as_fp64": exact.same,
                 "cer": a.wrong.rate,
             }
         )
@@ -113,7 +115,7 @@ def rows(
 
 def show(title: str, found: list[dict[str, Any]]) -> None:
     table = Table(title=title)
-    for head in ("way", "MB", "made in", "ms a line", "same text", "characters changed", "CER"):
+    for head in ("way", "MB", "made in", "ms a line", "same text", "characters changed", "same as fp64", "CER"):
         table.add_column(head, justify="left" if head == "way" else "right")
     for r in found:
         table.add_row(
@@ -123,6 +125,7 @@ def show(title: str, found: list[dict[str, Any]]) -> None:
             f"{r['milliseconds']:.0f}",
             f"{r['same_text']} of {r['lines']}",
             f"{r['changed']} of {r['characters']}",
+            f"{r['same_as_fp64']} of {r['lines']}",
             f"{r['cer']:.2%}",
         )
     Console(width=120).print(table)

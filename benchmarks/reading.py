@@ -2,8 +2,8 @@
 
 python benchmarks/reading.py MODEL --data LINES --split test --lines 1000
 
-A spiking network is not continuous, so the reference is also read with noise of 1e-7 added to its pixels: what that
-changes is no fault of a reader (`spikehtr.evaluation.ways`).
+A spiking network is not continuous, so the reference is also read in double precision, and with noise of 1e-7 added to
+its pixels: what they change is no fault of a reader (`spikehtr.evaluation.ways`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.table import Table
 
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
-from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
+from spikehtr.evaluation.ways import Exact, Noisy, agree, fitted_lines
 from spikehtr.inference import PlainReader, Reader, make_reader
 from spikehtr.model.network import Network
 from spikehtr.profiling.roofline import synchronize
@@ -26,8 +26,10 @@ from spikehtr.recognizer import Fitted, Recognizer
 from spikehtr.text import normalise
 from spikehtr.weights import load_model
 
+PLAIN, EXACT = "reference, fp32", "reference, fp64"
 WAYS: dict[str, Callable[[Network], Reader]] = {
-    "reference, fp32": lambda net: PlainReader(net),
+    PLAIN: lambda net: PlainReader(net),
+    EXACT: lambda net: Exact(net),
     "reference, pixels + 1e-7": lambda net: Noisy(PlainReader(net)),
     "fp32": lambda net: make_reader(net, "fp32"),
     "bf16": lambda net: make_reader(net, "bf16"),
@@ -61,18 +63,21 @@ def main() -> None:
     rows = store.rows(options.split)[: options.lines]
     lines = Lines(store, rows, loaded.charset, config.data.max_width, labelled=False)
     fitted, truths = fitted_lines(lines)
-    table = Table(title=f"{options.model}, {len(rows)} lines of {options.data} {options.split}, {options.device}")
-    for head in ("reader", "lines/s", "CER", "same text", "characters changed"):
-        table.add_column(head, justify="left" if head == "reader" else "right")
-    first: list[str] = []
+    texts: dict[str, list[str]] = {}
+    speeds: dict[str, float] = {}
     for name, make in WAYS.items():
         with chosen(REFERENCE if name.startswith("reference") else FAST):
             recognizer = Recognizer(net, config, loaded.charset, reader=make(net))
-            texts, speed = read(recognizer, fitted, options.batch_size, 1 if name.startswith("reference") else 3)
-        first = first or texts
-        found = agree(truths, first, texts)
+            rounds = 1 if name.startswith("reference") else 3
+            texts[name], speeds[name] = read(recognizer, fitted, options.batch_size, rounds)
+    table = Table(title=f"{options.model}, {len(rows)} lines of {options.data} {options.split}, {options.device}")
+    for head in ("reader", "lines/s", "CER", "same text", "characters changed", "same as fp64"):
+        table.add_column(head, justify="left" if head == "reader" else "right")
+    for name, read_by in texts.items():
+        found, exact = agree(truths, texts[PLAIN], read_by), agree(truths, texts[EXACT], read_by)
         changed = f"{found.changed.errors / max(found.changed.length, 1):.2%}"
-        table.add_row(name, f"{speed:.4g}", f"{found.wrong.rate:.2%}", f"{found.same / found.lines:.1%}", changed)
+        same, as_exact = (f"{a.same / a.lines:.1%}" for a in (found, exact))
+        table.add_row(name, f"{speeds[name]:.4g}", f"{found.wrong.rate:.2%}", same, changed, as_exact)
     Console(width=120).print(table)
 
 

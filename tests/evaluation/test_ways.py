@@ -1,10 +1,11 @@
 """Comparing several ways of reading the same lines."""
 
+import pytest
 import torch
 
 from conftest import micro
 from spikehtr import SpikeHTR
-from spikehtr.evaluation.ways import NOISE, Noisy, agree
+from spikehtr.evaluation.ways import NOISE, Exact, Noisy, agree
 from spikehtr.inference import PlainReader
 
 
@@ -32,3 +33,14 @@ def test_noise_is_a_hair_and_the_same_each_time():
     assert torch.equal(seen[0], seen[1])
     off = (seen[0] - grey.float() / 255).abs()
     assert 0 < off.max() < 6 * NOISE
+
+
+def test_the_exact_reader_is_the_reference_in_double_precision():
+    torch.manual_seed(0)
+    net = SpikeHTR(micro(timesteps=1, neuron="gelu", mixer__blocks=["QK"]).model, 5).eval()
+    grey, widths = torch.randint(0, 256, (2, 1, 32, 48), dtype=torch.uint8), torch.tensor([48, 31])
+    plain, exact = PlainReader(net)(grey, widths), Exact(net)(grey, widths)
+    assert exact.logits.dtype == torch.float64
+    assert exact.logits.numpy() == pytest.approx(plain.logits.numpy(), abs=1e-4)
+    assert not torch.equal(exact.logits.float(), plain.logits)
+    assert {p.dtype for p in net.parameters()} == {torch.float32}

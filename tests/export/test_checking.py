@@ -39,7 +39,7 @@ def test_the_same_network_passes(check, neuron):
     code, found = check(neuron, seed=0)
     assert (code, found["identical"], found["different"]) == (0, 5, [])
     assert found["confidence_difference"] == 0
-    assert (found["identical_after_noise"] is None) == (neuron == "gelu")  # without spikes a last digit stays one
+    assert (found["identical_in_double"] is None) == (neuron == "gelu")  # without spikes a last digit stays one
 
 
 @pytest.mark.parametrize("neuron", ["lif", "gelu"])
@@ -51,7 +51,7 @@ def test_another_network_does_not(check, neuron):
     assert {line["reference"] for line in found["different"]} == set(WORDS)
 
 
-def test_noise_excuses_as_much_as_it_changes():
+def test_rounding_excuses_as_much_as_it_changes():
     assert not too_different(0, None)
     assert too_different(1, None)
     assert not too_different(3, 6)

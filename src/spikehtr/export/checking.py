@@ -1,7 +1,7 @@
 """Is a file the model it was made from? Both read the same lines: texts, error rates, speed.
 
-The model is read by `model/` itself, the reference, not by a faster reader; and a spiking one once more with noise of
-1e-7 on its pixels, which says how many texts hang on a last digit (`spikehtr.evaluation.ways`).
+The model is read by `model/` itself, the reference, not by a faster reader; and a spiking one once more in double
+precision, which says how many texts hang on a last digit (`spikehtr.evaluation.ways`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spikehtr.evaluation.predict import predict
 from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.evaluation.summary import clusters_of, finite, resampling
 from spikehtr.evaluation.tables import interval_note, percent
-from spikehtr.evaluation.ways import NOISE, Noisy
+from spikehtr.evaluation.ways import Exact
 from spikehtr.inference import PlainReader, Reader
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.network import Network
@@ -60,7 +60,7 @@ def compare(
     """Everything about the two on these lines, ready for JSON. Texts are compared as error rates compare them."""
     readers: list[Reader] = [PlainReader(model.net), PlainReader(file.net)]
     if fires(model.net):
-        readers.append(Noisy(readers[0]))
+        readers.append(Exact(model.net))
     seconds, read = [], []
     for number, reader in enumerate(readers):
         before = number * len(lines)
@@ -76,12 +76,12 @@ def compare(
         for a, b in zip(ours, theirs, strict=True)
         if a.text != b.text
     ]
-    noise = sum(a.text != b.text for a, b in zip(ours, again[0], strict=True)) if again else None
+    rounding = sum(a.text != b.text for a, b in zip(ours, again[0], strict=True)) if again else None
     return {
         "lines": len(lines),
         "identical": len(lines) - len(different),
-        "identical_after_noise": None if noise is None else len(lines) - noise,
-        "too_different": too_different(len(different), noise),
+        "identical_in_double": None if rounding is None else len(lines) - rounding,
+        "too_different": too_different(len(different), rounding),
         "different": different,
         "confidence_difference": max(abs(a.confidence - b.confidence) for a, b in zip(ours, theirs, strict=True)),
         "cer": {"model": finite(total(edits[0]).rate), "file": finite(total(edits[1]).rate)},
@@ -100,10 +100,10 @@ def fires(net: Network) -> bool:
     return any(isinstance(module, MultiStepLIF) for module in net.modules())
 
 
-def too_different(file: int, noise: int | None) -> bool:
+def too_different(file: int, rounding: int | None) -> bool:
     """Whether a file's texts differ in more lines than it can help: in any; or, for a network that fires, in more than
-    noise changes, by two standard deviations of the difference of two such counts."""
-    return file > 0 if noise is None else file > noise + 2 * math.sqrt(file + noise)
+    rounding changes, by two standard deviations of the difference of two such counts."""
+    return file > 0 if rounding is None else file > rounding + 2 * math.sqrt(file + rounding)
 
 
 @torch.no_grad()
@@ -160,9 +160,9 @@ def comparison_lines(result: dict[str, Any]) -> Iterator[str]:
         f"same text in {result['identical']} of {result['lines']} lines; confidences differ by "
         f"{result['confidence_difference']:.1e} at most"
     )
-    if result["identical_after_noise"] is not None:
-        stays = result["identical_after_noise"]
-        yield f"noise of {NOISE:.0e} on the pixels leaves the model's own text in {stays} of {result['lines']} lines"
+    if result["identical_in_double"] is not None:
+        stays = result["identical_in_double"]
+        yield f"in double precision the model's own text stays the same in {stays} of {result['lines']} lines"
     for line in result["different"][:_SHOWN]:
         yield f"  {line['id']}: model {line['model']!r}, file {line['file']!r}"
     if len(result["different"]) > _SHOWN:
