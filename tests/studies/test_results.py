@@ -9,6 +9,7 @@ from spikehtr.studies.comparisons import orderings
 from spikehtr.studies.plan import load_study
 from spikehtr.studies.results import Block
 from spikehtr.studies.seeds import t_quantile
+from spikehtr.studies.tables import tables
 
 CHARACTERS = 600  # of a reading: one error more is 1 / 600
 STUDY = load_study("fine-tuning")
@@ -19,32 +20,41 @@ def block(**errors):
     return Block("hand", [row(STUDY, v.name, *errors.get(v.name.replace("-", "_"), ())) for v in STUDY.variants])
 
 
-def reach(deviation, freedom, factor):
-    return t_quantile(freedom) * deviation * factor / CHARACTERS
+def square(one, other):
+    """Of the distance of two seeds' logarithms from their mean, both together."""
+    return math.log(other / one) ** 2 / 2
+
+
+def times(squares, freedom, factor):
+    """How many times up and down an interval reaches."""
+    return math.exp(t_quantile(freedom) * math.sqrt(squares / freedom) * factor)
 
 
 def test_fine_tuning_pools_the_seeds_of_each_number_of_lines_by_itself():
     """Fifty lines are drawn anew by each seed and differ more than a thousand: their spread is not the others'."""
     found = block(model_50=(6, 10), scratch_50=(30, 36), model_1000=(3, 5), scratch_1000=(4, 4))
-    for name, deviation, mean in (
-        ("model-50", math.sqrt((8 + 18) / 2), 8),  # squares within model-50 and scratch-50, a degree of freedom each
-        ("scratch-50", math.sqrt((8 + 18) / 2), 33),
-        ("model-1000", math.sqrt(2 / 2), 4),
-        ("scratch-1000", math.sqrt(2 / 2), 4),
+    fifty, thousand = square(6, 10) + square(30, 36), square(3, 5)  # a degree of freedom each
+    for name, squares, mean in (
+        ("model-50", fifty, 8),
+        ("scratch-50", fifty, 33),
+        ("model-1000", thousand, 4),
+        ("scratch-1000", thousand, 4),
     ):
         estimate = found.estimate(found.row(name), "test", "cer")
-        low, high = (mean / CHARACTERS + sign * reach(deviation, 2, 1 / math.sqrt(2)) for sign in (-1, 1))
-        assert estimate.mean == pytest.approx(mean / CHARACTERS)
-        assert estimate.interval == pytest.approx((max(low, 0), high))
-    assert "over 2 seeds; their standard deviation is pooled over the variants at the same place" in found.how("test")
+        wide, middle = times(squares, 2, 1 / math.sqrt(2)), mean / CHARACTERS
+        assert estimate.mean == pytest.approx(middle)
+        assert estimate.interval == pytest.approx((middle / wide, middle * wide))
+    said = "over 2 seeds; their standard deviation, in proportion, is pooled over the variants at the same place"
+    assert said in found.how("test")
 
 
 def test_fine_tuning_compares_by_the_spread_of_that_number_of_lines():
     found = block(model_50=(6, 10), scratch_50=(30, 36), model_200=(5, 5), scratch_200=(9, 9))
     fifty, two_hundred = (o for o in orderings(STUDY, found) if o.metric == "cer")
     assert (fifty.a, fifty.b) == ("50 lines, from scratch", "50 lines, from the model")
-    apart = reach(math.sqrt(13), 2, 1)  # sqrt(1 / 2 + 1 / 2)
-    assert fifty.interval == pytest.approx([100 * ((8 - 33) / CHARACTERS + sign * apart) for sign in (-1, 1)])
+    apart = times(square(6, 10) + square(30, 36), 2, 1)  # sqrt(1 / 2 + 1 / 2)
+    assert fifty.interval == pytest.approx([100 * (8 * by - 33) / CHARACTERS for by in (1 / apart, apart)])
+    assert fifty.difference == pytest.approx(100 * (8 - 33) / CHARACTERS)
     assert two_hundred.interval == pytest.approx([100 * (5 - 9) / CHARACTERS] * 2)  # no spread at all there
     assert (fifty.p_value, two_hundred.p_value) == (None, None)
 
@@ -72,7 +82,31 @@ def test_elsewhere_seeds_are_pooled_over_all_variants():
     study = load_study("ann-control")
     found = Block("d", [row(study, "spiking", 6, 10), row(study, "gelu", 30, 36), row(study, "pure", 7)])
     spread = found.spread("test", "cer", found.row("pure"))
-    assert (spread.freedom, spread.deviation) == (2, pytest.approx(math.sqrt(13) / CHARACTERS))
+    expected = math.sqrt((square(6, 10) + square(30, 36)) / 2)
+    assert (spread.freedom, spread.deviation) == (2, pytest.approx(expected))
+
+
+def test_a_run_that_has_not_learned_to_read_says_nothing_about_the_spread_of_the_others():
+    study = load_study("ann-control")
+    rows = [row(study, "spiking", 6, 10), row(study, "gelu", 30, 36), row(study, "pure", 36, 480)]
+    found = Block("d", rows)
+    assert found.spread("test", "cer").freedom == 2
+    assert found.estimate(found.row("pure"), "test", "cer").interval is None
+    assert found.estimate(found.row("gelu"), "test", "cer").interval is not None
+    assert "not all runs of ANN-pure" in found.how("test")
+    assert "not all runs" not in Block("d", rows[:2]).how("test")
+    cell = tables(study, [found])[0].rows[2][2]
+    assert cell == "43.00 (6.00, 80.00)"
+    verdicts = {o.b: (o.interval, o.verdict) for o in orderings(study, Block("d", rows)) if o.metric == "cer"}
+    assert verdicts[rows[2].variant.label] == (None, "No interval is possible, so nothing can be said")
+    assert verdicts[rows[1].variant.label][0] is not None
+
+
+def test_where_no_run_reads_all_are_alike():
+    study = load_study("ann-control")
+    found = Block("d", [row(study, "spiking", 500, 520), row(study, "gelu", 400, 420), row(study, "pure")])
+    assert found.spread("test", "cer").freedom == 2
+    assert found.estimate(found.row("gelu"), "test", "cer").interval is not None
 
 
 def test_a_split_that_was_not_read_is_told_from_a_run_that_is_not_there():

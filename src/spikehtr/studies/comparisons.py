@@ -77,8 +77,9 @@ def _compare(study: Study, block: Block, a: Row, b: Row, metric: Metric) -> Orde
     if spread is None or a.variant.at != b.variant.at:
         paired = _paired(a, b, split, metric)
         return None if paired is None else _ordering(a, b, metric, split, *paired, published)
-    low, high = difference_interval(ours, theirs, spread)
-    return _ordering(a, b, metric, split, (low + high) / 2, (low, high), None, published)
+    interval = difference_interval(ours, theirs, spread) if block.comparable(split, a, b) else None
+    difference = sum(theirs) / len(theirs) - sum(ours) / len(ours)
+    return _ordering(a, b, metric, split, difference, interval, None, published)
 
 
 def _paired(

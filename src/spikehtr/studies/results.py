@@ -18,6 +18,7 @@ from spikehtr.studies.seeds import Spread, mean_interval, pooled
 from spikehtr.studies.tasks import FAILED, RESULT, Plan, read_json, run_folder
 
 SPLITS = ("validation", "test")
+_UNREAD = 0.5  # CER: a run that is above it has hardly begun to read
 RATE: dict[Metric, str] = {"cer": "CER, plain", "wer": "WER, whitespace words"}
 
 
@@ -76,6 +77,10 @@ class Row:
         found = (run.readings[split].rate(metric) for run in self.runs if split in run.readings)
         return [value for value in found if value is not None]
 
+    def reads(self, split: str) -> bool:
+        """Whether every seed has learned to read: one that has not says nothing about the spread of those that have."""
+        return all(value <= _UNREAD for value in self.values(split, "cer"))
+
     def fact(self, name: Fact) -> float | None:
         """The mean over seeds."""
         if name in ("r", "speed"):
@@ -112,11 +117,20 @@ class Block:
         return next(row for row in self.rows if row.variant.name == name)
 
     def spread(self, split: str, metric: Metric, like: Row | None = None) -> Spread | None:
-        """Over seeds, pooled over the rows that were trained; along an axis over those at the same place as `like`."""
-        rows = [row for row in self.rows if row.variant.begin != "as-is"]
+        """Over seeds, in proportion, pooled over the rows that are alike."""
+        return pooled([row.values(split, metric) for row in self._alike(split, like)])
+
+    def _alike(self, split: str, like: Row | None = None) -> list[Row]:
+        """The rows that were trained and have learned to read, or all where none has; along an axis those at the same
+        place as `like`."""
+        rows = [row for row in self.rows if row.variant.begin != "as-is" and row.values(split, "cer")]
         if like is not None and like.variant.at is not None:
             rows = [row for row in rows if row.variant.at == like.variant.at]
-        return pooled([row.values(split, metric) for row in rows])
+        return [row for row in rows if row.reads(split)] or rows
+
+    def comparable(self, split: str, *rows: Row) -> bool:
+        """Whether the spread over seeds is these rows' too: not where others read and they do not."""
+        return all(any(row is other for other in self._alike(split, row)) for row in rows)
 
     def estimate(self, row: Row, split: str, metric: Metric) -> Estimate | None:
         """Over seeds where any row has two, else by the run's own bootstrap."""
@@ -125,8 +139,8 @@ class Block:
             return None
         spread = self.spread(split, metric, row)
         if spread is not None and row.variant.begin != "as-is":  # that is one model, read again with each seed
-            low, high = mean_interval(values, spread)
-            return Estimate(float(np.mean(values)), (max(low, 0.0), high), values)
+            interval = mean_interval(values, spread) if self.comparable(split, row) else None
+            return Estimate(float(np.mean(values)), interval, values)
         reading = next(run.readings[split] for run in row.runs if split in run.readings)
         return Estimate(values[0], reading.interval(metric), values)
 
@@ -138,9 +152,11 @@ class Block:
             pool = f"variants ({spread.freedom} degree{'s' if spread.freedom > 1 else ''} of freedom, Student's t)"
             if any(row.variant.at is not None for row in self.rows):
                 pool = "variants at the same place (Student's t)"
+            behind = [row.variant.label for row in self.rows if not row.reads(split)]
+            without = f"; not all runs of {', '.join(behind)} learned to read" if behind else ""
             return (
-                f"95 % intervals over {most} seeds; their standard deviation is pooled over the {pool}; what other "
-                "lines would change is not in them"
+                f"95 % intervals over {most} seeds; their standard deviation, in proportion, is pooled over the "
+                f"{pool}; what other lines would change is not in them{without}"
             )
         reading = next((run.readings[split] for row in self.rows for run in row.runs if split in run.readings), None)
         if reading is None:

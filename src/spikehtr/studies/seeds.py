@@ -1,5 +1,8 @@
 """How sure a mean over seeds is. Two seeds alone say little about their spread; all variants of a study together say
-more, so the variance between seeds is pooled over them, and Student's t counts its degrees of freedom."""
+more, so the variance between seeds is pooled over them, and Student's t counts its degrees of freedom.
+
+Error rates differ from seed to seed in proportion to what they are, so it is the variance of their logarithms, and an
+interval reaches as many times up as down."""
 
 from __future__ import annotations
 
@@ -11,17 +14,18 @@ from typing import NamedTuple
 import numpy as np
 
 LEVEL = 0.95
+_LEAST = 1e-4  # rates below count as this one: no error at all has no logarithm
 
 
 class Spread(NamedTuple):
-    """The standard deviation between seeds, and the degrees of freedom it was found with."""
+    """The standard deviation of the logarithm between seeds, and the degrees of freedom it was found with."""
 
     deviation: float
     freedom: int
 
     @property
     def reach(self) -> float:
-        """Half the width of a 95 % interval for a single value."""
+        """Half the width of a 95 % interval for the logarithm of a single value."""
         return t_quantile(self.freedom) * self.deviation
 
 
@@ -36,21 +40,25 @@ def t_quantile(freedom: int, level: float = LEVEL) -> float:
 
 
 def pooled(groups: Sequence[Sequence[float]]) -> Spread | None:
-    """The spread within groups of values by seed, assumed alike in all; None where no group has two."""
+    """The spread within groups of rates by seed, in proportion alike in all; None where no group has two."""
     freedom = sum(len(values) - 1 for values in groups if values)
     if freedom < 1:
         return None
-    squares = sum(float(np.var(values)) * len(values) for values in groups if values)
+    squares = sum(float(np.var(_logarithms(values))) * len(values) for values in groups if values)
     return Spread(math.sqrt(squares / freedom), freedom)
 
 
 def mean_interval(values: Sequence[float], spread: Spread) -> tuple[float, float]:
-    middle, reach = float(np.mean(values)), spread.reach / math.sqrt(len(values))
-    return middle - reach, middle + reach
+    middle, times = float(np.mean(values)), math.exp(spread.reach / math.sqrt(len(values)))
+    return middle / times, middle * times
 
 
 def difference_interval(a: Sequence[float], b: Sequence[float], spread: Spread) -> tuple[float, float]:
-    """Of b's mean minus a's."""
-    middle = float(np.mean(b)) - float(np.mean(a))
-    reach = spread.reach * math.sqrt(1 / len(a) + 1 / len(b))
-    return middle - reach, middle + reach
+    """Of b's mean minus a's: clear of 0 where their ratio is of 1."""
+    one, other = max(float(np.mean(a)), _LEAST), max(float(np.mean(b)), _LEAST)
+    times = math.exp(spread.reach * math.sqrt(1 / len(a) + 1 / len(b)))
+    return other / times - one, other * times - one
+
+
+def _logarithms(rates: Sequence[float]) -> list[float]:
+    return [math.log(max(rate, _LEAST)) for rate in rates]

@@ -60,7 +60,9 @@ def _main(study: Study, block: Block) -> Table:
 def _estimate(found: Estimate | None) -> str:
     if found is None:
         return "--"
-    bounds = "" if found.interval is None else f" [{100 * found.interval[0]:.2f}, {100 * found.interval[1]:.2f}]"
+    shown, marks = (found.interval, "[]") if found.interval else (found.values, "()")
+    between = ", ".join(f"{100 * value:.2f}" for value in shown)
+    bounds = f" {marks[0]}{between}{marks[1]}" if len(shown) > 1 else ""
     return f"{100 * found.mean:.2f}{bounds}"
 
 
