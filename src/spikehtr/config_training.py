@@ -79,6 +79,7 @@ class TrainingConfig(Section):
     surrogate_anneal: SurrogateAnneal = SurrogateAnneal()
     spike_anneal: SpikeAnneal = SpikeAnneal()
     teacher_weight: NonNegative = 1.0  # of the divergence from a teacher's posteriors, where there is a teacher
+    consistency: NonNegative = 0.0  # of the divergence between two readings of a line; each is then read twice a step
     reducer_warmup: NonNegative = 0.0  # epochs at the start in which lines are not reduced
     validate_every: Count = 1  # epochs between two validations; the last epoch is always validated
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on a GPU that has it, fp32 elsewhere

@@ -145,7 +145,7 @@ def test_one_process_compiles_and_the_others_wait_for_it(monkeypatch, tmp_path):
     [
         ({}, "fp32"),
         ({"model.timesteps": 2, "training.firing_penalty": 10.0}, "bf16"),
-        ({"model.neuron": "gelu"}, "bf16"),
+        ({"model.neuron": "gelu", "training.consistency": 0.5}, "bf16"),
         ({"model.encoder.dropout": 0.2, "model.encoder.drop_path": 0.2, "model.span_mask.ratio": 0.3}, "bf16"),
     ],
 )

@@ -13,7 +13,7 @@ from spikehtr.config import TrainingConfig
 from spikehtr.model.encoder import SpikingConv2d
 from spikehtr.model.lif import expected_firing
 from spikehtr.model.masking import valid_mask, wide
-from spikehtr.model.network import Output
+from spikehtr.model.network import Network, Output
 from spikehtr.text import BLANK
 
 
@@ -37,6 +37,7 @@ class Losses(NamedTuple):
     kl: Tensor
     bypass: Tensor
     teacher: Tensor
+    consistency: Tensor
 
 
 def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor, part: Part | None = None) -> Tensor:
@@ -88,6 +89,34 @@ def distillation(logits: Tensor, lengths: Tensor, wanted: Tensor, part: Part | N
     return (kl * mask * part.own[:, None]).sum() / part.frames
 
 
+def mean_over(rows: Tensor, spans: Tensor, longest: int) -> Tensor:
+    """The mean of the rows [B, L0, V] that each span covers: spans [B, L, 2] -> [B, L, V]; 0 for an empty one."""
+    first, end = spans.unbind(-1)  # [B, L]
+    total = torch.zeros((), device=rows.device)
+    for step in range(longest):
+        place = (first + step).clamp(max=rows.shape[1] - 1)[..., None].expand(-1, -1, rows.shape[-1])
+        total = total + rows.gather(1, place) * (first + step < end)[..., None]
+    return total / (end - first).clamp(min=1)[..., None]
+
+
+@torch.no_grad()
+def other_view(out: Output, longest: int) -> Tensor:
+    """What the other reading of a line says of each frame: [B, L, V], from `out` whose lines 2i and 2i + 1 are readings
+    of the same columns. Their spans, of `longest` positions at most, may differ: a position has the posteriors of the
+    frame that covers it or, where it was left out, of the next one; a frame is compared with the mean over its own.
+    """
+    posteriors = wide(out.logits).softmax(-1)  # [B, L, V]
+    frames = posteriors.shape[1]
+    valid = valid_mask(out.lengths, frames)
+    positions = torch.arange(frames * longest, device=out.spans.device)  # no line has more
+    ends = out.spans[..., 1].masked_fill(~valid, len(positions))  # [B, L]
+    covering = torch.searchsorted(ends, positions.expand(len(ends), -1).contiguous(), right=True)
+    covering = covering.minimum((out.lengths - 1)[:, None]).clamp(min=0)
+    rows = posteriors.gather(1, covering[..., None].expand(-1, -1, posteriors.shape[-1]))  # [B, L0, V]
+    rows = rows.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
+    return mean_over(rows, out.spans, longest)
+
+
 def bypass_penalty(net: nn.Module) -> Tensor:
     """Sum of alpha^2 over the membrane shortcuts: 0 where there are none."""
     alphas: list[Tensor] = [m.alpha for m in net.modules() if isinstance(m, SpikingConv2d) and m.alpha is not None]
@@ -100,12 +129,13 @@ def spike_htr_loss(
     out: Output,
     targets: Tensor,
     target_lengths: Tensor,
-    net: nn.Module,
+    net: Network,
     config: TrainingConfig,
     part: Part | None = None,
     wanted: Tensor | None = None,
 ) -> Losses:
-    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalties on alpha and firing, + distillation).
+    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalties on alpha and firing, + distillation, + consistency
+    of two readings of each line, which then stand side by side in `out`).
 
     A network without an auxiliary head has 0 for the two terms that need one. `wanted` [B, L, V]: a teacher's
     posteriors, where there is one.
@@ -123,4 +153,9 @@ def spike_htr_loss(
     if wanted is not None:
         teacher = distillation(out.logits, out.lengths, wanted, part)
         total = total + config.teacher_weight * teacher
-    return Losses(total, main, aux, kl, bypass, teacher)
+    consistency = torch.zeros_like(main)
+    if config.consistency:
+        wanted = other_view(out, net.config.reducer.longest)
+        consistency = distillation(out.logits, out.lengths, wanted, part)
+        total = total + config.consistency * consistency
+    return Losses(total, main, aux, kl, bypass, teacher, consistency)

@@ -45,14 +45,15 @@ def _kind(c: Config) -> Hashable:
     """What decides how long a step takes; variants that differ in less share one timing."""
     m = c.model
     sizes = (m.dim, m.encoder.depths, m.encoder.expansion, m.encoder.strides, m.mixer.blocks, m.height)
-    return m.arch, m.baseline.scale, m.timesteps, m.neuron, sizes, c.data.max_width
+    return m.arch, m.baseline.scale, m.timesteps, m.neuron, sizes, c.data.max_width, c.training.consistency > 0
 
 
 def seconds_a_line(config: Config, device: str) -> float:
     """One timed training step on synthetic lines as wide as lines may be, without the optimiser."""
     where = torch.device(device)
     on_gpu = where.type == "cuda"
-    batch = min(config.training.batch_size, 16 if on_gpu else 1)
+    lines = min(config.training.batch_size, 16 if on_gpu else 1)
+    batch = 2 * lines if config.training.consistency else lines  # each is read twice
     with torch.random.fork_rng(devices=[where.index or 0] if on_gpu else []):
         net = build(config.model, _LABELS).to(where).train()
         width = config.data.max_width
@@ -70,4 +71,4 @@ def seconds_a_line(config: Config, device: str) -> float:
             if on_gpu:
                 torch.cuda.synchronize(where)
             took = min(took, time.perf_counter() - start)
-    return took / batch
+    return took / lines

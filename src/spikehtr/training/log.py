@@ -21,6 +21,7 @@ FIELDS = (
     "aux",
     "kl",
     "teacher",
+    "consistency",
     "keep_ratio",
     "gradient",
     "lines_per_second",

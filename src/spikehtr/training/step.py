@@ -96,6 +96,7 @@ class TrainStep:
 
         def work() -> None:
             held = Batch(*(torch.empty_like(value, device=self.device) for value in pad_batch(batch)))
+            held = self._views(held)
             lines, data = held.lines(), self.config.data
             columns = augmented_columns(lines.shape[-1], data.augment, data.max_width)
             changed, need = lines.new_empty(*lines.shape[:-1], columns), torch.empty_like(held.widths)
@@ -118,7 +119,12 @@ class TrainStep:
 
     def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
         """Augmentation, forward, losses, backward, for a batch on the device; the numbers of MEASURED but the last."""
+        batch = self._views(batch)
         return self._learn(batch, *augmented(batch, self.config), reduced, indices)
+
+    def _views(self, batch: Batch) -> Batch:
+        """Every line as often as it is read in a step, side by side."""
+        return Batch(*(value.repeat_interleave(2, 0) for value in batch)) if self.config.training.consistency else batch
 
     def _learn(
         self, batch: Batch, images: Tensor, widths: Tensor, need: Tensor, reduced: bool, indices: Indices | None
@@ -129,8 +135,8 @@ class TrainStep:
         wanted = self._wanted(images, widths, out)
         losses = spike_htr_loss(out, batch.targets, batch.target_lengths, self.net, self.config.training, part, wanted)
         self.fabric.backward(losses.total)
-        parts = (losses.total, losses.main, losses.aux, losses.kl, losses.teacher, out.keep_ratio.mean())
-        return torch.stack([value.detach().float() for value in parts])
+        parts = (losses.total, losses.main, losses.aux, losses.kl, losses.teacher, losses.consistency)
+        return torch.stack([value.detach().float() for value in (*parts, out.keep_ratio.mean())])
 
     def _wanted(self, images: Tensor, widths: Tensor, out: Output) -> Tensor | None:
         """What the teacher says of the frames of `out`: [B, L, V]"""
@@ -145,16 +151,20 @@ class TrainStep:
         if world == 1:
             return None
         size = len(out.lengths)
-        mine = torch.tensor([len(range(rank, len(indices), world))], device=self.device)
+        views = 2 if self.config.training.consistency else 1
+        mine = torch.tensor([views * len(range(rank, len(indices), world))], device=self.device)
         own = valid_mask(mine, size)[0].to(out.logits.dtype)
         frames = self.fabric.all_reduce((out.lengths * own).sum(), reduce_op="mean")
         assert isinstance(frames, Tensor)
-        return Part(own, len(indices) / world, frames)
+        return Part(own, views * len(indices) / world, frames)
 
 
 def augmented(batch: Batch, config: Config) -> tuple[Tensor, Tensor, Tensor]:
     """Augmented images and widths, and the frames each transcript needs, of a batch on the device."""
     need = ctc_min_length(batch.targets, batch.target_lengths)
     narrowest = config.model.stride * need
-    images, widths = augment(batch.lines(), batch.widths, config.data.augment, None, narrowest, config.data.max_width)
+    twins = config.training.consistency > 0
+    images, widths = augment(
+        batch.lines(), batch.widths, config.data.augment, None, narrowest, config.data.max_width, twins
+    )
     return images, widths, need
