@@ -65,7 +65,7 @@ class TrainingConfig(Section):
     warmup_epochs: NonNegative = 5
     learning_rate: Positive = 3e-4
     min_learning_rate: NonNegative = 1e-6
-    hold: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # share of the run, the warm-up over, before the rate falls
+    hold: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # share of what follows the warm-up before the rate falls
     weight_decay: NonNegative = 0.05
     clip_norm: Positive = 1.0
     ema_decay: Fraction = 0.9998

@@ -122,6 +122,8 @@ FINE_TUNING: dict[str, Any] = {
     "training.learning_rate": 3e-4,
     "training.epochs": 60,
     "training.warmup_epochs": 3.0,
+    "training.hold": 0.0,
+    "training.consistency": 0.0,
     "training.validate_every": 4,
     "data.train_lines": 0,
 }

@@ -52,8 +52,9 @@ def test_fine_tuning_compares_by_the_spread_of_that_number_of_lines():
     found = block(model_50=(6, 10), scratch_50=(30, 36), model_200=(5, 5), scratch_200=(9, 9))
     fifty, two_hundred = (o for o in orderings(STUDY, found) if o.metric == "cer")
     assert (fifty.a, fifty.b) == ("50 lines, from scratch", "50 lines, from the model")
-    apart = times(square(6, 10) + square(30, 36), 2, 1)  # sqrt(1 / 2 + 1 / 2)
-    assert fifty.interval == pytest.approx([100 * (8 * by - 33) / CHARACTERS for by in (1 / apart, apart)])
+    wide = times(square(6, 10) + square(30, 36), 2, 1 / math.sqrt(2))
+    down, up = math.hypot(8 - 8 / wide, 33 * wide - 33), math.hypot(8 * wide - 8, 33 - 33 / wide)
+    assert fifty.interval == pytest.approx([100 * (8 - 33 + by) / CHARACTERS for by in (-down, up)])
     assert fifty.difference == pytest.approx(100 * (8 - 33) / CHARACTERS)
     assert two_hundred.interval == pytest.approx([100 * (5 - 9) / CHARACTERS] * 2)  # no spread at all there
     assert (fifty.p_value, two_hundred.p_value) == (None, None)
@@ -97,9 +98,19 @@ def test_a_run_that_has_not_learned_to_read_says_nothing_about_the_spread_of_the
     assert "not all runs" not in Block("d", rows[:2]).how("test")
     cell = tables(study, [found])[0].rows[2][2]
     assert cell == "43.00 (6.00, 80.00)"
-    verdicts = {o.b: (o.interval, o.verdict) for o in orderings(study, Block("d", rows)) if o.metric == "cer"}
-    assert verdicts[rows[2].variant.label] == (None, "No interval is possible, so nothing can be said")
-    assert verdicts[rows[1].variant.label][0] is not None
+    found = {o.b: o for o in orderings(study, found) if o.metric == "cer"}
+    pure, gelu = (found[r.variant.label] for r in (rows[2], rows[1]))
+    assert gelu.p_value is None  # over seeds
+    assert pure.p_value < 0.05  # line by line
+    assert pure.difference > 0
+
+
+def test_a_run_that_failed_to_learn_is_not_hidden_behind_one_that_did():
+    study = load_study("ann-control")
+    found = Block("d", [row(study, "spiking", 6), row(study, "gelu", 36, 480), row(study, "pure")])
+    gelu = found.estimate(found.row("gelu"), "test", "cer")
+    assert (gelu.mean, gelu.interval, gelu.values) == (pytest.approx(0.43), None, [0.06, 0.8])
+    assert found.estimate(found.row("spiking"), "test", "cer").interval == (6 / 1200, 6 / 300)
 
 
 def test_where_no_run_reads_all_are_alike():

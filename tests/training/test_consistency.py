@@ -16,8 +16,6 @@ from spikehtr.training.devices import make_fabric
 from spikehtr.training.loop import Run
 from spikehtr.training.step import Moment, TrainStep
 
-LONGEST = 3
-
 
 def output(spans, vocabulary=4, seed=0):
     """An Output with these spans [line][frame] of (first, end); rows past a line's own are anything."""
@@ -30,28 +28,29 @@ def output(spans, vocabulary=4, seed=0):
 
 
 @st.composite
-def two_readings(draw):
+def two_readings(draw, longest):
     """Spans of two readings of as many positions, some of them left out."""
-    size = draw(st.integers(1, 12))
+    size = draw(st.integers(1, 16))
 
     def reading():
         spans, place = [], 0
         while place < size:
-            place += draw(st.integers(0, 1))  # left out
-            end = min(place + draw(st.integers(1, LONGEST)), size)
+            place += draw(st.integers(0, 4))  # left out
+            end = min(place + draw(st.integers(1, longest)), size)
             if place < end:
                 spans.append((place, end))
             place = end
         return spans or [(0, 1)]
 
-    return size, [reading(), reading()]
+    return [reading(), reading()]
 
 
-@given(st.lists(two_readings(), min_size=1, max_size=3))
-def test_each_frame_is_compared_with_what_the_other_reading_says_of_its_positions(pairs):
-    out = output([line for _, lines in pairs for line in lines])
-    found, posteriors = other_view(out, LONGEST), out.logits.softmax(-1)
-    for pair, (_, lines) in enumerate(pairs):
+@given(st.integers(1, 3).flatmap(lambda n: st.tuples(st.just(n), st.lists(two_readings(n), min_size=1, max_size=3))))
+def test_each_frame_is_compared_with_what_the_other_reading_says_of_its_positions(case):
+    longest, pairs = case
+    out = output([line for lines in pairs for line in lines])
+    found, posteriors = other_view(out, longest), out.logits.softmax(-1)
+    for pair, lines in enumerate(pairs):
         for one, other in ((0, 1), (1, 0)):
             for frame, (first, end) in enumerate(lines[one]):
                 rows = []
@@ -66,7 +65,7 @@ def test_readings_that_say_the_same_do_not_diverge():
     out = output([[(0, 1), (1, 3), (3, 4)]] * 2)
     logits = out.logits[:1].expand(2, -1, -1)
     out = out._replace(logits=logits)
-    assert distillation(out.logits, out.lengths, other_view(out, LONGEST)).item() == pytest.approx(0, abs=1e-12)
+    assert distillation(out.logits, out.lengths, other_view(out, 2)).item() == pytest.approx(0, abs=1e-12)
 
 
 def test_the_divergence_is_added_to_the_loss_and_moves_each_towards_the_other():
@@ -89,8 +88,14 @@ def test_the_divergence_is_added_to_the_loss_and_moves_each_towards_the_other():
     assert (gradient[1, 2:] == 0).all()
 
 
-def test_a_step_reads_every_line_twice_and_a_line_alike_both_times_where_nothing_is_random():
-    changes = {"training.consistency": 0.3, "data.augment.probability": 0.0, "model.timesteps": 1}
+@pytest.mark.parametrize("mode", ["keep-and-merge", "prune-only"])
+def test_a_step_reads_every_line_twice_and_a_line_alike_both_times_where_nothing_is_random(mode):
+    changes = {
+        "model.reducer.mode": mode,
+        "training.consistency": 0.3,
+        "data.augment.probability": 0.0,
+        "model.timesteps": 1,
+    }
     config = micro().with_overrides(changes | {"model.mixer.dropout": 0.0, "model.mixer.drop_path": 0.0})
     once = config.with_overrides({"training.consistency": 0.0})
     images = torch.randint(0, 255, (2, 1, config.model.height, 96), dtype=torch.uint8)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,8 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+_PATIENCE = 120  # seconds to wait for another process that compiles
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,14 @@ def _after_another() -> Iterator[None]:
     from triton import knobs
 
     folder = Path(knobs.cache.dir)
-    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / "spikehtr.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        with lock:
-            pass
-        yield
-        return
+    with suppress(OSError):  # where nothing can be written, or another takes too long, there is nothing to wait for
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            with lock.acquire(timeout=_PATIENCE):
+                pass
     try:
         yield
     finally:

@@ -89,32 +89,26 @@ def distillation(logits: Tensor, lengths: Tensor, wanted: Tensor, part: Part | N
     return (kl * mask * part.own[:, None]).sum() / part.frames
 
 
-def mean_over(rows: Tensor, spans: Tensor, longest: int) -> Tensor:
-    """The mean of the rows [B, L0, V] that each span covers: spans [B, L, 2] -> [B, L, V]; 0 for an empty one."""
-    first, end = spans.unbind(-1)  # [B, L]
-    total = torch.zeros((), device=rows.device)
-    for step in range(longest):
-        place = (first + step).clamp(max=rows.shape[1] - 1)[..., None].expand(-1, -1, rows.shape[-1])
-        total = total + rows.gather(1, place) * (first + step < end)[..., None]
-    return total / (end - first).clamp(min=1)[..., None]
-
-
 @torch.no_grad()
 def other_view(out: Output, longest: int) -> Tensor:
     """What the other reading of a line says of each frame: [B, L, V], from `out` whose lines 2i and 2i + 1 are readings
     of the same columns. Their spans, of `longest` positions at most, may differ: a position has the posteriors of the
     frame that covers it or, where it was left out, of the next one; a frame is compared with the mean over its own.
     """
-    posteriors = wide(out.logits).softmax(-1)  # [B, L, V]
-    frames = posteriors.shape[1]
-    valid = valid_mask(out.lengths, frames)
-    positions = torch.arange(frames * longest, device=out.spans.device)  # no line has more
-    ends = out.spans[..., 1].masked_fill(~valid, len(positions))  # [B, L]
-    covering = torch.searchsorted(ends, positions.expand(len(ends), -1).contiguous(), right=True)
-    covering = covering.minimum((out.lengths - 1)[:, None]).clamp(min=0)
-    rows = posteriors.gather(1, covering[..., None].expand(-1, -1, posteriors.shape[-1]))  # [B, L0, V]
-    rows = rows.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
-    return mean_over(rows, out.spans, longest)
+
+    def other(rows: Tensor) -> Tensor:
+        return rows.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
+
+    posteriors, lengths = other(wide(out.logits).softmax(-1)), other(out.lengths)  # [B, L, V], [B]
+    past = ~valid_mask(lengths, posteriors.shape[1])
+    ends = other(out.spans[..., 1]).masked_fill(past, torch.iinfo(torch.long).max)  # [B, L], rising
+    first, end = out.spans.unbind(-1)
+    total = torch.zeros_like(posteriors)
+    for position in (first + step for step in range(longest)):
+        covering = torch.searchsorted(ends, position, right=True).minimum(lengths[:, None] - 1).clamp(min=0)
+        rows = posteriors.gather(1, covering[..., None].expand_as(posteriors))
+        total = total + rows * (position < end)[..., None]
+    return total / (end - first).clamp(min=1)[..., None]
 
 
 def bypass_penalty(net: nn.Module) -> Tensor:

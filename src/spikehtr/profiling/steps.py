@@ -25,7 +25,7 @@ from spikehtr.data.batching import Batch
 from spikehtr.inference import Graphs, in_half, make_reader
 from spikehtr.model.network import Network
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.step import Moment, TrainStep, augmented
+from spikehtr.training.step import Moment, TrainStep, augmented, views
 
 SWITCH = "SPIKEHTR_KERNELS"
 REFERENCE, FAST = "reference", "fast"
@@ -125,8 +125,8 @@ class Step:
 
     def inputs(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """What the network is given: images, widths and, in training, the frames each transcript needs."""
-        batch = self.batch.to(self.device)
-        return augmented(batch, self.case.config) if self.case.train else (batch.lines(), batch.widths, None)
+        batch, config = self.batch.to(self.device), self.case.config
+        return augmented(views(batch, config), config) if self.case.train else (batch.lines(), batch.widths, None)
 
     def forget(self) -> None:
         """Free what the steps so far have left behind, and what a failed one held."""

@@ -74,12 +74,11 @@ def _compare(study: Study, block: Block, a: Row, b: Row, metric: Metric) -> Orde
         return None
     published = _published(study, a.variant, b.variant, metric)
     spread = block.spread(split, metric, a)
-    if spread is None or a.variant.at != b.variant.at:
+    if spread is None or a.variant.at != b.variant.at or not block.comparable(split, a, b):
         paired = _paired(a, b, split, metric)
         return None if paired is None else _ordering(a, b, metric, split, *paired, published)
-    interval = difference_interval(ours, theirs, spread) if block.comparable(split, a, b) else None
     difference = sum(theirs) / len(theirs) - sum(ours) / len(ours)
-    return _ordering(a, b, metric, split, difference, interval, None, published)
+    return _ordering(a, b, metric, split, difference, difference_interval(ours, theirs, spread), None, published)
 
 
 def _paired(

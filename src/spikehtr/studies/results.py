@@ -138,8 +138,9 @@ class Block:
         if not values:
             return None
         spread = self.spread(split, metric, row)
-        if spread is not None and row.variant.begin != "as-is":  # that is one model, read again with each seed
-            interval = mean_interval(values, spread) if self.comparable(split, row) else None
+        seeded = row.variant.begin != "as-is"  # that is one model, read again with each seed
+        if seeded and (spread is not None or len(values) > 1):
+            interval = mean_interval(values, spread) if spread and self.comparable(split, row) else None
             return Estimate(float(np.mean(values)), interval, values)
         reading = next(run.readings[split] for run in row.runs if split in run.readings)
         return Estimate(values[0], reading.interval(metric), values)
@@ -152,7 +153,7 @@ class Block:
             pool = f"variants ({spread.freedom} degree{'s' if spread.freedom > 1 else ''} of freedom, Student's t)"
             if any(row.variant.at is not None for row in self.rows):
                 pool = "variants at the same place (Student's t)"
-            behind = [row.variant.label for row in self.rows if not row.reads(split)]
+            behind = [row.variant.label for row in self.rows if not row.reads(split) and row.variant.begin != "as-is"]
             without = f"; not all runs of {', '.join(behind)} learned to read" if behind else ""
             return (
                 f"95 % intervals over {most} seeds; their standard deviation, in proportion, is pooled over the "

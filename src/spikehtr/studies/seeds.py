@@ -15,6 +15,7 @@ import numpy as np
 
 LEVEL = 0.95
 _LEAST = 1e-4  # rates below count as this one: no error at all has no logarithm
+_MOST = 50.0  # of a reach: an exponential has an end
 
 
 class Spread(NamedTuple):
@@ -49,15 +50,21 @@ def pooled(groups: Sequence[Sequence[float]]) -> Spread | None:
 
 
 def mean_interval(values: Sequence[float], spread: Spread) -> tuple[float, float]:
-    middle, times = float(np.mean(values)), math.exp(spread.reach / math.sqrt(len(values)))
-    return middle / times, middle * times
+    """Never above 1, the rate of a network that reads nothing (or above the mean, where that is)."""
+    middle, times = _mean(values), math.exp(min(spread.reach / math.sqrt(len(values)), _MOST))
+    return middle / times, min(middle * times, max(middle, 1.0))
 
 
 def difference_interval(a: Sequence[float], b: Sequence[float], spread: Spread) -> tuple[float, float]:
-    """Of b's mean minus a's: clear of 0 where their ratio is of 1."""
-    one, other = max(float(np.mean(a)), _LEAST), max(float(np.mean(b)), _LEAST)
-    times = math.exp(spread.reach * math.sqrt(1 / len(a) + 1 / len(b)))
-    return other / times - one, other * times - one
+    """Of b's mean minus a's, from how far each mean's own interval reaches (Zou and Donner's method)."""
+    difference = _mean(b) - _mean(a)
+    (low_a, high_a), (low_b, high_b) = (mean_interval(values, spread) for values in (a, b))
+    down, up = math.hypot(_mean(b) - low_b, high_a - _mean(a)), math.hypot(high_b - _mean(b), _mean(a) - low_a)
+    return difference - down, difference + up
+
+
+def _mean(rates: Sequence[float]) -> float:
+    return max(float(np.mean(rates)), _LEAST)
 
 
 def _logarithms(rates: Sequence[float]) -> list[float]:

@@ -96,7 +96,7 @@ class TrainStep:
 
         def work() -> None:
             held = Batch(*(torch.empty_like(value, device=self.device) for value in pad_batch(batch)))
-            held = self._views(held)
+            held = views(held, self.config)
             lines, data = held.lines(), self.config.data
             columns = augmented_columns(lines.shape[-1], data.augment, data.max_width)
             changed, need = lines.new_empty(*lines.shape[:-1], columns), torch.empty_like(held.widths)
@@ -119,12 +119,8 @@ class TrainStep:
 
     def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
         """Augmentation, forward, losses, backward, for a batch on the device; the numbers of MEASURED but the last."""
-        batch = self._views(batch)
+        batch = views(batch, self.config)
         return self._learn(batch, *augmented(batch, self.config), reduced, indices)
-
-    def _views(self, batch: Batch) -> Batch:
-        """Every line as often as it is read in a step, side by side."""
-        return Batch(*(value.repeat_interleave(2, 0) for value in batch)) if self.config.training.consistency else batch
 
     def _learn(
         self, batch: Batch, images: Tensor, widths: Tensor, need: Tensor, reduced: bool, indices: Indices | None
@@ -151,16 +147,21 @@ class TrainStep:
         if world == 1:
             return None
         size = len(out.lengths)
-        views = 2 if self.config.training.consistency else 1
-        mine = torch.tensor([views * len(range(rank, len(indices), world))], device=self.device)
+        readings = 2 if self.config.training.consistency else 1
+        mine = torch.tensor([readings * len(range(rank, len(indices), world))], device=self.device)
         own = valid_mask(mine, size)[0].to(out.logits.dtype)
         frames = self.fabric.all_reduce((out.lengths * own).sum(), reduce_op="mean")
         assert isinstance(frames, Tensor)
-        return Part(own, views * len(indices) / world, frames)
+        return Part(own, readings * len(indices) / world, frames)
+
+
+def views(batch: Batch, config: Config) -> Batch:
+    """Every line as often as it is read in a step, side by side."""
+    return Batch(*(value.repeat_interleave(2, 0) for value in batch)) if config.training.consistency else batch
 
 
 def augmented(batch: Batch, config: Config) -> tuple[Tensor, Tensor, Tensor]:
-    """Augmented images and widths, and the frames each transcript needs, of a batch on the device."""
+    """Augmented images and widths, and the frames each transcript needs, of a batch's views on the device."""
     need = ctc_min_length(batch.targets, batch.target_lengths)
     narrowest = config.model.stride * need
     twins = config.training.consistency > 0

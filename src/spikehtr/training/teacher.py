@@ -16,7 +16,6 @@ from torch import Tensor
 
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.losses import mean_over
 from spikehtr.model.network import Network
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.model.reducer import CTCLengthReducer
@@ -48,6 +47,16 @@ class Teacher:
         """images [B, 1, H, W], widths [B], the student's spans [B, L, 2] of `longest` positions at most -> [B, L, V]"""
         out = self.net(images, widths, None, True) if self.recordable else self.net(images, widths)
         return mean_over(out.logits.float().softmax(-1), spans, longest)
+
+
+def mean_over(rows: Tensor, spans: Tensor, longest: int) -> Tensor:
+    """The mean of the rows [B, L0, V] that each span covers: spans [B, L, 2] -> [B, L, V]; 0 for an empty one."""
+    first, end = spans.unbind(-1)  # [B, L]
+    total = torch.zeros((), device=rows.device)
+    for step in range(longest):
+        place = (first + step).clamp(max=rows.shape[1] - 1)[..., None].expand(-1, -1, rows.shape[-1])
+        total = total + rows.gather(1, place) * (first + step < end)[..., None]
+    return total / (end - first).clamp(min=1)[..., None]
 
 
 def load_teacher(path: Path, config: Config, charset: Charset) -> Teacher:
