@@ -86,6 +86,11 @@ class TrainingConfig(Section):
     cuda_graphs: bool = True  # record steps and replay them, on one GPU with the fast kernels
     seed: int = 0
 
+    @property
+    def readings(self) -> int:
+        """How often each line is read in a step."""
+        return 2 if self.consistency else 1
+
 
 class DecodingConfig(Section):
     method: Literal["greedy"] = "greedy"

@@ -45,7 +45,7 @@ def _kind(c: Config) -> Hashable:
     """What decides how long a step takes; variants that differ in less share one timing."""
     m = c.model
     sizes = (m.dim, m.encoder.depths, m.encoder.expansion, m.encoder.strides, m.mixer.blocks, m.height)
-    return m.arch, m.baseline.scale, m.timesteps, m.neuron, sizes, c.data.max_width, c.training.consistency > 0
+    return m.arch, m.baseline.scale, m.timesteps, m.neuron, sizes, c.data.max_width, c.training.readings
 
 
 def seconds_a_line(config: Config, device: str) -> float:
@@ -53,7 +53,7 @@ def seconds_a_line(config: Config, device: str) -> float:
     where = torch.device(device)
     on_gpu = where.type == "cuda"
     lines = min(config.training.batch_size, 16 if on_gpu else 1)
-    batch = 2 * lines if config.training.consistency else lines  # each is read twice
+    batch = config.training.readings * lines
     with torch.random.fork_rng(devices=[where.index or 0] if on_gpu else []):
         net = build(config.model, _LABELS).to(where).train()
         width = config.data.max_width

@@ -50,7 +50,7 @@ def pooled(groups: Sequence[Sequence[float]]) -> Spread | None:
 
 
 def mean_interval(values: Sequence[float], spread: Spread) -> tuple[float, float]:
-    """Never above 1, the rate of a network that reads nothing (or above the mean, where that is)."""
+    """It ends at 1, the rate of a network that reads nothing, or at the mean where that is higher."""
     middle, times = _mean(values), math.exp(min(spread.reach / math.sqrt(len(values)), _MOST))
     return middle / times, min(middle * times, max(middle, 1.0))
 

@@ -147,7 +147,7 @@ class TrainStep:
         if world == 1:
             return None
         size = len(out.lengths)
-        readings = 2 if self.config.training.consistency else 1
+        readings = self.config.training.readings
         mine = torch.tensor([readings * len(range(rank, len(indices), world))], device=self.device)
         own = valid_mask(mine, size)[0].to(out.logits.dtype)
         frames = self.fabric.all_reduce((out.lengths * own).sum(), reduce_op="mean")
@@ -157,15 +157,14 @@ class TrainStep:
 
 def views(batch: Batch, config: Config) -> Batch:
     """Every line as often as it is read in a step, side by side."""
-    return Batch(*(value.repeat_interleave(2, 0) for value in batch)) if config.training.consistency else batch
+    times = config.training.readings
+    return Batch(*(value.repeat_interleave(times, 0) for value in batch)) if times > 1 else batch
 
 
 def augmented(batch: Batch, config: Config) -> tuple[Tensor, Tensor, Tensor]:
     """Augmented images and widths, and the frames each transcript needs, of a batch's views on the device."""
     need = ctc_min_length(batch.targets, batch.target_lengths)
     narrowest = config.model.stride * need
-    twins = config.training.consistency > 0
-    images, widths = augment(
-        batch.lines(), batch.widths, config.data.augment, None, narrowest, config.data.max_width, twins
-    )
+    c, twins = config.data, config.training.readings > 1
+    images, widths = augment(batch.lines(), batch.widths, c.augment, None, narrowest, c.max_width, twins)
     return images, widths, need
