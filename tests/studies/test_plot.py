@@ -1,3 +1,4 @@
+import pytest
 from test_comparisons import row
 
 from spikehtr.studies.plan import Paper, load_study
@@ -27,3 +28,12 @@ def test_a_study_of_ones_own_has_no_panel_of_the_paper():
     study = load_study("ann-control").model_copy(update={"paper": Paper()})
     rows = [row(study, v.name, 6 + place) for place, v in enumerate(study.variants)]
     assert [panel.get_title() for panel in study_figure(study, [Block("one", rows)]).axes] == ["ours: one"]
+
+
+def test_each_seed_is_drawn_where_there_are_several():
+    study = load_study("ann-control")
+    rows = [row(study, "spiking", 6, 30), row(study, "gelu", 12), row(study, "pure")]
+    panel = study_figure(study, [Block("one", rows)]).axes[0]
+    crosses = [(list(line.get_xdata()), list(line.get_ydata())) for line in panel.lines if line.get_marker() == "x"]
+    assert [x for x, _ in crosses] == [pytest.approx([1.0, 5.0])] * 2, "six and thirty errors in 600 characters"
+    assert [y for _, y in crosses] == [[-0.16, -0.16], [0.16, 0.16]], "in the first row, validation above test"

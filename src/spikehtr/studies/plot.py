@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import fill
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -16,12 +17,12 @@ from spikehtr.studies.results import Block, Estimate
 
 _SPLITS = (("validation", "#0072b2", "o", -0.16), ("test", "#d55e00", "s", 0.16))  # colour-blind safe, shapes differ
 _PAPER = (("#009e73", "^"), ("#cc79a7", "D"), ("0.35", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("0.6", "*"))
-
+_RUN: dict[str, Any] = {"linestyle": "none", "marker": "x", "markersize": 5, "alpha": 0.8}  # one seed's
 _ABOVE = 24  # points between a panel and its title, where the legend stands
 
 
 def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
-    """Rows from top to bottom as in the table, or curves over the study's axis; CER in percent."""
+    """Rows from top to bottom as in the table, or curves over the study's axis; CER, %, and each seed's as a cross."""
     if study.axis:
         return _curves(study, blocks)
     rows = len(study.variants)
@@ -59,6 +60,8 @@ def _ours(panel: Axes, block: Block) -> None:
         panel.errorbar(
             middles, places, xerr=reach, fmt=marker, color=colour, capsize=3, markersize=5, linewidth=1.2, label=split
         )
+        single = _runs([estimate for _, estimate in known], places)
+        panel.plot(*reversed(single), color=colour, **_RUN)
 
 
 def _curves(study: Study, blocks: Sequence[Block]) -> Figure:
@@ -82,6 +85,7 @@ def _curves(study: Study, blocks: Sequence[Block]) -> Figure:
                 panel.errorbar(
                     x, middles, yerr=reach, color=colour, marker=marker, capsize=3, linewidth=1.4, label=name
                 )
+                panel.plot(*_runs(estimates, x), color=colour, **_RUN)
         panel.set_xscale("symlog", linthresh=next((place for place in places if place > 0), 1))
         panel.set_xticks(places, [f"{place:,.0f}" for place in places])
         panel.minorticks_off()
@@ -103,6 +107,14 @@ def _bars(estimates: Sequence[Estimate]) -> tuple[list[float], list[list[float]]
     down = [100 * (e.mean - e.interval[0]) if e.interval else 0.0 for e in estimates]
     up = [100 * (e.interval[1] - e.mean) if e.interval else 0.0 for e in estimates]
     return middles, [down, up]
+
+
+def _runs(estimates: Sequence[Estimate], places: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Where each run of those with several stands: its row's place, its rate in percent."""
+    points = [
+        (place, 100 * v) for place, e in zip(places, estimates, strict=True) if len(e.values) > 1 for v in e.values
+    ]
+    return [place for place, _ in points], [rate for _, rate in points]
 
 
 def _papers(panel: Axes, study: Study) -> None:

@@ -51,12 +51,13 @@ def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path
             page.text(note)
     page.heading("Plot")
     beside = ", ours and the paper's" if plan.study.paper.rates else ""
-    page.figure(plot.read_bytes(), f"{plan.study.title}: error rates of every variant{beside}")
+    several = "; crosses are single seeds" if plan.seeds > 1 else ""
+    page.figure(plot.read_bytes(), f"{plan.study.title}: error rates of every variant{beside}{several}")
     with page.details("Settings of every variant"):
         for variant, why in plan.variants():
             told = why or ", ".join(f"{key}={value}" for key, value in variant.set.items()) or "as the preset"
             page.text(f"{variant.label}: {variant.preset or plan.preset or plan.study.preset}; {told}")
-    page.foot(environment())
+    page.foot(made_with(blocks))
     return page
 
 
@@ -72,6 +73,14 @@ def _about(plan: Plan, blocks: Sequence[Block]) -> list[tuple[str, str]]:
         ("runs", f"{len(runs)} finished, {sum(run.facts['minutes'] for run in runs):.1f} minutes of training in all"),
         ("device", devices or "none yet"),
     ]
+
+
+def made_with(blocks: Sequence[Block]) -> dict[str, str]:
+    """What the runs were trained with, which is not always what the page is made with; all of it where they differ."""
+    runs = [run.made for block in blocks for row in block.rows for run in row.runs if run.made]
+    if not runs:
+        return environment()
+    return {name: " / ".join(sorted({str(made.get(name, "?")) for made in runs})) for name in environment()}
 
 
 def to_json(plan: Plan, blocks: Sequence[Block]) -> dict[str, Any]:

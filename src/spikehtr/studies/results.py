@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class Run:
     seed: int
     facts: dict[str, Any]
     readings: dict[str, Reading]  # by split
+    made: dict[str, Any] = field(default_factory=dict)  # what it was trained with
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,8 @@ def _run(folder: Path, seed: int) -> Run | None:
     if facts is None:
         return None
     read = {split: read_json(folder / split / "evaluation.json") for split in SPLITS}
-    return Run(seed, facts, {split: Reading(values) for split, values in read.items() if values})
+    made = read_json(folder / "environment.json") or {}
+    return Run(seed, facts, {split: Reading(values) for split, values in read.items() if values}, made)
 
 
 def _reason(folders: Sequence[Path]) -> str:
