@@ -12,8 +12,10 @@ from spikehtr import Config, SpikeHTR
 from spikehtr.profiling.counts import build, component, count, counted_layers, eligible_share, is_spikes
 from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
 
+TIERS = [("tiny", 8.5), ("small", 18.6), ("medium", 39.9), ("base", 76.66), ("swift", 5.1), ("fine", 8.5)]
 
-@pytest.mark.parametrize(("name", "millions"), [("tiny", 8.5), ("small", 18.6), ("medium", 39.9), ("base", 76.66)])
+
+@pytest.mark.parametrize(("name", "millions"), TIERS)
 def test_parameters_of_every_tier(name, millions):
     with torch.device("meta"):
         net = SpikeHTR(Config.preset(name).model, 80)

@@ -18,8 +18,8 @@ Preset = Annotated[
     typer.Option(
         "--preset",
         "-p",
-        help="Start from a tier: tiny, small, medium, base (the default) or swift; or from a baseline: cnn-blstm, "
-        "retsinas, htr-vt, kraken.",
+        help="Start from a tier: tiny, small, medium, base (the default), swift or fine; or from a baseline: "
+        "cnn-blstm, retsinas, htr-vt, kraken.",
     ),
 ]
 ConfigFile = Annotated[
