@@ -23,10 +23,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from spikehtr.evaluation.ways import Exact, Noisy, agree, fitted_lines
+from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
 from spikehtr.export import onnx
 from spikehtr.export.checking import open_split
-from spikehtr.inference import PlainReader, make_reader
+from spikehtr.inference import Exact, PlainReader, make_reader
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.recognizer import Fitted, Recognizer
 from spikehtr.text import normalise

@@ -17,8 +17,8 @@ from rich.table import Table
 
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
-from spikehtr.evaluation.ways import Exact, Noisy, agree, fitted_lines
-from spikehtr.inference import PlainReader, Reader, make_reader
+from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
+from spikehtr.inference import Exact, PlainReader, Reader, make_reader
 from spikehtr.model.network import Network
 from spikehtr.profiling.roofline import synchronize
 from spikehtr.profiling.steps import FAST, REFERENCE, chosen

@@ -1,5 +1,7 @@
 """Readers: whatever way a batch takes, its lines are read as the network itself reads them."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -141,7 +143,7 @@ def test_the_choice_of_a_reader():
     assert [in_half(precision, cpu) for precision in ("auto", "fp32", "bf16")] == [False, False, True]
     baseline = build(Config.preset("kraken").with_overrides({"model.baseline.scale": 0.1}).model, 5)
     assert type(make_reader(baseline)) is PlainReader
-    with pytest.raises(SpikeHTRError, match="auto, fp32 or bf16"):
+    with pytest.raises(SpikeHTRError, match="auto, fp32, bf16 or fp64"):
         make_reader(net, "fp16")
 
 
@@ -175,6 +177,17 @@ def test_bf16_on_request(tmp_path):
     a, b = exact(*lines("ink", "hand")).logits, rough(*lines("ink", "hand")).logits
     assert b.dtype == torch.bfloat16
     assert a.shape != b.shape or not torch.equal(a, b.float())
+
+
+def test_fp64_on_request_reads_by_the_reference_in_double_precision(tmp_path):
+    net, config = network(timesteps=1), micro(timesteps=1)
+    save_model(tmp_path / "m.safetensors", net, config, CHARSET)
+    read = Recognizer.load(tmp_path / "m.safetensors", precision="fp64")
+    pixels, widths = lines("ink", "hand")
+    found, wanted = read.reader(pixels, widths), deepcopy(net).double()(as_floats(pixels).double(), widths)
+    assert found.logits.dtype == torch.float64
+    assert torch.equal(found.logits, wanted.logits)
+    assert read.transcribe(draw_line("ink", seed=0)).confidence > 0
 
 
 WORDS = ["ink", "spike", "hand"]

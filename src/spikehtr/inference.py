@@ -11,7 +11,7 @@ them. Without spikes logits stay within 3 % of the reference's (in norm). With t
 precision: a membrane within rounding of the threshold fires or not, and one spike changes others, so that noise of 1e-7
 on the pixels can change a character the network is unsure of; those it is sure of stay, as a rule.
 `benchmarks/reading.py` counts both on lines of yours. `evaluation.predict`, which makes the figures, always reads in
-fp32.
+fp32. In fp64 (`Exact`) rounding is a billion times smaller: slow, and the same text whatever computes it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -32,7 +33,7 @@ from spikehtr.model.network import Network, Output
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.model.reducer import HostCopy
 
-Precision = Literal["auto", "fp32", "bf16"]
+Precision = Literal["auto", "fp32", "bf16", "fp64"]
 Graphs = Literal["one", "two", "none"]
 
 _COLUMNS, _TOKENS = 64, 16  # canvas widths and, with two graphs, reduced lengths are rounded up to multiples of these
@@ -53,6 +54,8 @@ class Reader(Protocol):
 
 def make_reader(net: Network, precision: Precision = "auto", graphs: Graphs = "one") -> Reader:
     """The fastest reader there is for a network, on the device where it lies."""
+    if precision == "fp64":
+        return Exact(net)
     device = next(net.parameters()).device
     half = in_half(precision, device)
     if device.type == "cpu":
@@ -69,7 +72,7 @@ def make_reader(net: Network, precision: Precision = "auto", graphs: Graphs = "o
 def in_half(precision: Precision, device: torch.device) -> bool:
     """Whether PyTorch computes in bf16; by itself only on a GPU that has it (the engine knows what CPUs have)."""
     if precision not in ("auto", "fp32", "bf16"):
-        raise SpikeHTRError(f"precision must be auto, fp32 or bf16, not {precision!r}")
+        raise SpikeHTRError(f"precision must be auto, fp32, bf16 or fp64, not {precision!r}")
     if precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return precision == "bf16"
@@ -140,6 +143,16 @@ class PlainReader:
         images, widths = (send(value, self.device) for value in (images, widths))
         with self.precision():
             return self.net(as_floats(images), widths)  # type: ignore[no-any-return]
+
+
+class Exact(PlainReader):
+    """The reference in double precision, from the same pixels."""
+
+    def __init__(self, net: Network) -> None:
+        super().__init__(deepcopy(net).double())
+
+    def read(self, images: Tensor, widths: Tensor) -> Output:
+        return super().read(as_floats(images).double(), widths)
 
 
 class Before(NamedTuple):

@@ -5,8 +5,8 @@ import torch
 
 from conftest import micro
 from spikehtr import SpikeHTR
-from spikehtr.evaluation.ways import NOISE, Exact, Noisy, agree
-from spikehtr.inference import PlainReader
+from spikehtr.evaluation.ways import NOISE, Noisy, agree
+from spikehtr.inference import Exact, PlainReader
 
 
 def test_agreement_counts_lines_and_characters():

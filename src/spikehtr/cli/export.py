@@ -58,6 +58,10 @@ def onnx(
     int8: Annotated[
         bool, typer.Option("--int8", help="Linear maps with int8 weights; --check tells what that costs.")
     ] = False,
+    fp64: Annotated[
+        bool,
+        typer.Option("--fp64", help="In double precision: slower, twice the size, and the same text on every machine."),
+    ] = False,
     channels: Channels = 1,
     check: CheckOn = None,
     split: Split = "test",
@@ -71,9 +75,11 @@ def onnx(
     widths (batch); it gives logits (batch, frames, labels), lengths (batch) and spans (batch, frames, 2). Configuration
     and characters are in its metadata.
 
-    Exit code 1: --check found more texts that differ than a last digit explains (with --int8 that is no failure but the
-    cost).
+    Exit code 1: --check found more texts that differ than a last digit explains (with --fp64: any that differs from the
+    model's own in double precision; with --int8 that is no failure but the cost).
     """
+    if int8 and fp64:
+        raise SpikeHTRError("--int8 and --fp64 exclude each other: name one")
     from spikehtr.export.tracing import need
 
     need("onnx", "onnxscript", "onnxruntime")
@@ -81,7 +87,7 @@ def onnx(
     def save(loaded: Loaded, target: Path) -> None:
         from spikehtr.export.onnx import save
 
-        save(loaded, target, channels, int8)
+        save(loaded, target, channels, "int8" if int8 else "fp64" if fp64 else "fp32")
 
     def read(target: Path) -> Recognizer:
         from spikehtr.export.onnx import read
@@ -89,7 +95,9 @@ def onnx(
         return read(target)
 
     target = _target(model, output, ".onnx")
-    _export(model, target, channels, save, read, (check, split, lines, batch_size), as_json, exact=not int8)
+    _export(
+        model, target, channels, save, read, (check, split, lines, batch_size), as_json, exact=not int8, double=fp64
+    )
 
 
 @app.command()
@@ -211,6 +219,7 @@ def _export(
     check: tuple[str | None, str, int, int],
     as_json: bool,
     exact: bool,
+    double: bool = False,
 ) -> None:
     if channels not in (1, 3):
         raise SpikeHTRError(f"--channels is 1 (grey) or 3 (red, green, blue), not {channels}")
@@ -234,10 +243,14 @@ def _export(
     if lines is not None:
         from spikehtr.export.checking import compare, comparison_lines, fires
 
-        with counting("reading with both", (3 if fires(loaded.net) else 2) * len(lines)) as progress:
-            found = compare(reference, read(target), lines, batch_size, progress)
+        times = 3 if fires(loaded.net) and not double else 2
+        with counting("reading with both", times * len(lines)) as progress:
+            found = compare(reference, read(target), lines, batch_size, progress, double)
         result["check"] = {"data": source, "split": split} | found
-        told += [f"check on {source} ({split}):", *comparison_lines(found)]
+        told += [
+            f"check on {source} ({split}){', both in double precision' if double else ''}:",
+            *comparison_lines(found),
+        ]
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
     if exact and lines is not None and result["check"]["too_different"]:
         raise typer.Exit(1)

@@ -88,8 +88,11 @@ def transcribe(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     precision: Annotated[
-        Literal["auto", "fp32", "bf16"],
-        typer.Option("--precision", help="auto: bf16 where that is faster; fp32 rounds least."),
+        Literal["auto", "fp32", "bf16", "fp64"],
+        typer.Option(
+            "--precision",
+            help="auto: bf16 where that is faster; fp32 rounds less; fp64 is slow: the same text on every machine.",
+        ),
     ] = "auto",
 ) -> None:
     """Read handwriting: find the lines of each page, read them, write what they say.

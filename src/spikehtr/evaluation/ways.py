@@ -1,16 +1,15 @@
 """Several ways of reading the same lines: do they read the same, and where they do not, is it their fault?
 
 A spiking network is not continuous: a membrane within rounding of the threshold fires or does not, one spike changes
-others, and where the network is unsure the text changes. So the reference is also read in double precision (`Exact`),
-where rounding is a billion times smaller: as far as single precision is from that, so far may two right ways of reading
-be from each other. And it is read with noise of 1e-7 added to its pixels (`Noisy`), less than half a unit in the last
-place of most of them: what that changes is no fault of a reader either.
+others, and where the network is unsure the text changes. So the reference is also read in double precision
+(`inference.Exact`), where rounding is a billion times smaller: as far as single precision is from that, so far may two
+right ways of reading be from each other. And it is read with noise of 1e-7 added to its pixels (`Noisy`), less than
+half a unit in the last place of most of them: what that changes is no fault of a reader either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import NamedTuple
 
 import torch
@@ -18,8 +17,8 @@ from torch import Tensor
 
 from spikehtr.data.batching import Lines
 from spikehtr.evaluation.rates import Edits, character_edits, total
-from spikehtr.inference import PlainReader, Reader, as_floats
-from spikehtr.model.network import Network, Output
+from spikehtr.inference import Reader, as_floats
+from spikehtr.model.network import Output
 from spikehtr.recognizer import Fitted
 from spikehtr.text import normalise
 
@@ -36,17 +35,6 @@ class Noisy:
         pixels = as_floats(images)
         generator = torch.Generator().manual_seed(0)
         return self.reader(pixels + self.noise * torch.randn(pixels.shape, generator=generator), widths)
-
-
-class Exact:
-    """The reference in double precision, from the same pixels."""
-
-    def __init__(self, net: Network) -> None:
-        self.reader = PlainReader(deepcopy(net).double())
-        self.batch_size = self.reader.batch_size
-
-    def __call__(self, images: Tensor, widths: Tensor) -> Output:
-        return self.reader(as_floats(images).double(), widths)
 
 
 class Agreement(NamedTuple):

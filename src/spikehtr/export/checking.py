@@ -27,8 +27,7 @@ from spikehtr.evaluation.predict import predict
 from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.evaluation.summary import clusters_of, finite, resampling
 from spikehtr.evaluation.tables import interval_note, percent
-from spikehtr.evaluation.ways import Exact
-from spikehtr.inference import PlainReader, Reader
+from spikehtr.inference import Exact, PlainReader, Reader
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.network import Network
 from spikehtr.recognizer import Recognizer
@@ -56,10 +55,15 @@ def compare(
     lines: Lines,
     batch_size: int = 16,
     progress: Callable[[int], None] | None = None,
+    double: bool = False,
 ) -> dict[str, Any]:
-    """Everything about the two on these lines, ready for JSON. Texts are compared as error rates compare them."""
-    readers: list[Reader] = [PlainReader(model.net), PlainReader(file.net)]
-    if fires(model.net):
+    """Everything about the two on these lines, ready for JSON. Texts are compared as error rates compare them.
+
+    `double`: the file computes in double precision, so the model does too, and no text may differ.
+    """
+    ours_reads = Exact(model.net) if double else PlainReader(model.net)
+    readers: list[Reader] = [ours_reads, PlainReader(file.net)]
+    if fires(model.net) and not double:
         readers.append(Exact(model.net))
     seconds, read = [], []
     for number, reader in enumerate(readers):
@@ -91,7 +95,9 @@ def compare(
         "batch_size": batch_size,
         "threads": torch.get_num_threads(),
         "lines_per_second": {"model": len(lines) / seconds[0], "file": len(lines) / seconds[1]},
-        "milliseconds_alone": {"model": _alone(model.net, lines), "file": _alone(file.net, lines)},
+        "milliseconds_alone": {
+            name: _alone(reader, lines) for name, reader in zip(("model", "file"), readers, strict=False)
+        },
     }
 
 
@@ -141,14 +147,14 @@ def compare_spikes(
 
 
 @torch.no_grad()
-def _alone(net: Network, lines: Lines) -> float:
+def _alone(reader: Reader, lines: Lines) -> float:
     """Milliseconds for one line by itself, from pixels to logits: the median over a few, each read once before."""
     times = []
     for index in range(min(_ALONE, len(lines))):
         images, widths = to_batch([lines[index].pixels])
-        net(images, widths)
+        reader(images, widths)
         start = time.perf_counter()
-        net(images, widths)
+        reader(images, widths)
         times.append(time.perf_counter() - start)
     return 1000 * statistics.median(times)
 

@@ -1,24 +1,27 @@
-"""ONNX: the network, reducer included, as one graph for onnxruntime; in fp32 or with int8 weights."""
+"""ONNX: the network, reducer included, as one graph for onnxruntime; in fp32, in fp64 or with int8 weights."""
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
 from spikehtr.errors import SpikeHTRError, reason_of
+from spikehtr.export import double
 from spikehtr.export.reading import describe, parse, recognizer
 from spikehtr.export.tracing import INPUTS, OUTPUTS, need, quiet, trace
 from spikehtr.files import whole_file
 from spikehtr.recognizer import Recognizer
 from spikehtr.weights import Loaded
 
+Kind = Literal["fp32", "fp64", "int8"]
 _AXES = {"images": ("batch", None, None, "width"), "widths": ("batch",)} | {
     "logits": ("batch", "frames", None),
     "lengths": ("batch",),
@@ -26,27 +29,31 @@ _AXES = {"images": ("batch", None, None, "width"), "widths": ("batch",)} | {
 }
 
 
-def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, int8: bool = False) -> None:
+def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: Kind = "fp32") -> None:
     """Write the network as one .onnx file, whose metadata hold the configuration, the characters and the notes."""
     onnx, _ = need("onnx", "onnxscript")
-    model = translate(trace(loaded.net, channels), INPUTS, OUTPUTS)
+    net = copy.deepcopy(loaded.net).double() if kind == "fp64" else loaded.net
+    model = translate(trace(net, channels), INPUTS, OUTPUTS)
     _tidy(model)
-    onnx.helper.set_model_props(model, describe(loaded, channels, "fp32"))
+    onnx.helper.set_model_props(model, describe(loaded, channels, "fp32" if kind == "int8" else kind))
     with whole_file(path) as temporary:
         onnx.save(model, temporary, format="protobuf")
-        if int8:
+        if kind == "int8":
             quantise(temporary, temporary)
 
 
 def translate(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     """A program as an ONNX model, whose inputs and outputs go by these names."""
+    table = _translations()
+    if any(weight.dtype == torch.float64 for weight in program.state_dict.values()):
+        table |= double.translations()
     with quiet():
         translated = torch.onnx.export(
             program,
             dynamo=True,
             input_names=list(inputs),
             output_names=list(outputs),
-            custom_translation_table=_translations(),
+            custom_translation_table=table,
             verbose=False,
         )
     assert translated is not None
@@ -66,9 +73,10 @@ def read(path: str | os.PathLike[str]) -> Recognizer:
     except Exception as error:  # onnxruntime's exceptions have no common type of their own
         raise SpikeHTRError(f"{path}: onnxruntime cannot open it ({reason_of(error)})") from None
     header = parse(session.get_modelmeta().custom_metadata_map, path)
+    dtype = torch.float64 if header.precision == "fp64" else torch.float32
 
     def run(images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        fed = {"images": images.float().numpy(), "widths": widths.numpy()}
+        fed = {"images": images.to(dtype).numpy(), "widths": widths.numpy()}
         logits, lengths, spans = (torch.from_numpy(value) for value in session.run(list(OUTPUTS), fed))
         return logits, lengths, spans
 

@@ -29,7 +29,7 @@ class Header(NamedTuple):
     config: Config
     charset: Charset
     channels: int  # of the images that the graph takes
-    precision: str  # fp32, or int8
+    precision: str  # fp32, fp64 or int8
     temperature: float = 1.0  # of its confidences
 
 
@@ -95,5 +95,5 @@ def _join(rows: Sequence[Tensor]) -> Tensor:
 def recognizer(header: Header, run: Run) -> Recognizer:
     """Reads lines with a graph as `Recognizer` does with a network."""
     model = header.config.model.model_copy(update={"in_channels": header.channels})
-    net = GraphNetwork(model, len(header.charset), run, alone=header.precision != "fp32")
+    net = GraphNetwork(model, len(header.charset), run, alone=header.precision == "int8")
     return Recognizer(net, header.config, header.charset, header.temperature)

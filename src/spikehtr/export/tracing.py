@@ -57,7 +57,9 @@ def trace(net: Network, channels: int = 1) -> ExportedProgram:
     c = net.config
     if any(isinstance(module, BLSTM) for module in net.modules()):
         raise SpikeHTRError(f"{c.arch} cannot be exported: its LSTM reads packed sequences, which no graph can hold")
-    images, widths = torch.rand(2, channels, c.height, 16 * net.stride), torch.tensor([16, 10]) * net.stride
+    dtype = next(net.parameters()).dtype
+    images = torch.rand(2, channels, c.height, 16 * net.stride, dtype=dtype)
+    widths = torch.tensor([16, 10]) * net.stride
     size, tokens = Dim("batch", min=1, max=_BATCH), Dim("tokens", min=1, max=c.max_width // net.stride)
     shapes = ({0: size, 3: net.stride * tokens}, {0: size})
     try:

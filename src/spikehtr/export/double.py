@@ -1,0 +1,119 @@
+"""Operations that onnxruntime has in single precision only, of those that it has in double: sums over shifted views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import torch
+
+from spikehtr.export.tracing import need
+
+_END = 2**31 - 1  # of a slice: as far as it goes
+
+
+def translations() -> dict[Any, Any]:
+    """For torch.onnx. Sizes of kernels are fixed, those of maps are not."""
+    onnx, script = need("onnx", "onnxscript")
+    op: Any = script.opset18  # its types are too narrow for what its operators take
+
+    def value(number: float) -> Any:
+        return op.Constant(value=onnx.helper.make_tensor("value", onnx.TensorProto.DOUBLE, [], [number]))
+
+    def numbers(values: Sequence[int]) -> Any:
+        return op.Constant(value_ints=list(values))
+
+    def views(x: Any, kernel: Sequence[int], stride: Sequence[int]) -> Iterator[Any]:
+        """What each place of a kernel sees of a map: [B, C, ...], as large as the result."""
+        axes = numbers([2 + axis for axis in range(len(kernel))])
+        for place in product(*map(range, kernel)):
+            ends = [start - size + 1 or _END for start, size in zip(place, kernel, strict=True)]
+            yield op.Slice(x, numbers(place), numbers(ends), axes, numbers(stride))
+
+    def padded(x: Any, by: Sequence[int], mode: str = "constant") -> Any:
+        return op.Pad(x, numbers([0, 0, *by, 0, 0, *by]), mode=mode) if any(by) else x
+
+    def convolution(
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Sequence[int] = (1,),
+        padding: Sequence[int] = (0,),
+        dilation: Sequence[int] = (1,),
+        transposed: bool = False,
+        output_padding: Sequence[int] = (0,),
+        groups: int = 1,
+    ) -> Any:
+        """One group, or one for each channel. A product for all places of the kernel at once, or a sum over them."""
+        out, per_group, *kernel = (int(size) for size in weight.shape)
+        axes = len(kernel)
+        stride, padding, dilation = (list(v) * axes if len(v) == 1 else list(v) for v in (stride, padding, dilation))
+        assert not transposed
+        assert set(dilation) == {1}
+        assert groups == 1 or (groups == out and per_group == 1)
+        seen = list(views(padded(x, padding), kernel, stride))
+        channels = op.Transpose(weight, perm=[*range(2, 2 + axes), 0, 1])  # [..., O, I]
+        taps = op.Reshape(channels, numbers([len(seen), out, per_group]))  # [K, O, I]
+        if groups == 1:
+            flat = op.Reshape(op.Transpose(taps, perm=[1, 0, 2]), numbers([out, len(seen) * per_group]))
+            stacked = op.Concat(*seen, axis=1) if len(seen) > 1 else seen[0]  # [B, K I, ...]
+            y = op.Einsum(flat, stacked, equation="oi,bihw->bohw" if axes == 2 else "oi,biw->bow")
+        else:
+            shape = numbers([out, *[1] * axes])
+            each = [op.Reshape(op.Gather(taps, numbers([k])), shape) for k in range(len(seen))]
+            y = op.Sum(*(op.Mul(view, factor) for view, factor in zip(seen, each, strict=True)))
+        return y if bias is None else op.Add(y, op.Reshape(bias, numbers([out, *[1] * axes])))
+
+    def plain(x: Any, weight: Any, bias: Any = None, stride: Any = (1,), padding: Any = (0,), dilation: Any = (1,),
+              groups: int = 1) -> Any:  # fmt: skip
+        return convolution(x, weight, bias, stride, padding, dilation, groups=groups)
+
+    def average(
+        x: Any,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0, 0),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        assert not ceil_mode
+        assert divisor_override is None
+        assert not any(padding)
+        kernel, step = ([v[0], v[-1]] for v in (kernel_size, stride or kernel_size))
+        return op.Div(op.Sum(*views(x, kernel, step)), value(kernel[0] * kernel[1]))
+
+    def stretched(x: Any, times: int, axis: int) -> Any:
+        """Linear, by a whole number: each result lies between two neighbours; beyond the edge stands the edge."""
+        by = [int(axis == 2), int(axis == 3)]
+        size = [1 + 2 * one for one in by]
+        before, here, after = views(padded(x, by, "edge"), size, [1, 1])
+        phases = []
+        for phase in range(times):
+            place = (phase + 0.5) / times - 0.5
+            other = before if place < 0 else after
+            between = op.Add(op.Mul(here, value(1 - abs(place))), op.Mul(other, value(abs(place))))
+            phases.append(op.Unsqueeze(between, numbers([axis + 1])))
+        woven = op.Concat(*phases, axis=axis + 1)  # [.., n, times, ..]
+        shape = op.Shape(x)
+        sizes = [op.Slice(shape, numbers([i]), numbers([i + 1])) for i in range(4)]
+        sizes[axis] = op.Mul(sizes[axis], numbers([times]))
+        return op.Reshape(woven, op.Concat(*sizes, axis=0))
+
+    def bilinear(x: Any, output_size: Any, align_corners: bool, scale_factors: Sequence[float] | None = None) -> Any:
+        assert scale_factors is not None
+        assert not align_corners
+        assert all(factor == int(factor) for factor in scale_factors)
+        for axis, factor in zip((2, 3), scale_factors, strict=True):
+            x = stretched(x, int(factor), axis)
+        return x
+
+    aten = torch.ops.aten
+    return {
+        aten.convolution.default: convolution,
+        aten.conv2d.default: plain,
+        aten.conv1d.default: plain,
+        aten.avg_pool2d.default: average,
+        aten.upsample_bilinear2d.vec: bilinear,
+    }

@@ -1,0 +1,76 @@
+"""ONNX in double precision: operations that onnxruntime lacks there, and a file whose texts no rounding changes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from export_help import images, loaded, same_lines
+from export_help import simple as _simple  # noqa: F401 (a fixture that every test here takes)
+from torch import nn
+from torch.export import Dim
+from typer.testing import CliRunner
+
+from spikehtr.cli import app
+from spikehtr.export.tracing import capture
+from spikehtr.inference import Exact
+from spikehtr.recognizer import Recognizer
+from spikehtr.weights import save_model
+
+runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
+pytest.importorskip("onnxscript", reason="the extra `export` is not installed")
+
+from spikehtr.export.onnx import read, save, translate  # noqa: E402
+
+
+class Operations(nn.Module):
+    """Of every kind that the network has, each a result of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.planes = nn.ModuleList(
+            [
+                nn.Conv2d(4, 6, 3, (2, 1), 1),
+                nn.Conv2d(4, 6, (1, 3), 1, (0, 1), bias=False),
+                nn.Conv2d(4, 4, 5, 1, 2, groups=4),
+                nn.Conv2d(4, 3, 1),
+            ]
+        )
+        self.rows = nn.ModuleList([nn.Conv1d(4, 4, 7, padding=3, groups=4), nn.Conv1d(4, 5, 3, bias=False)])
+
+    def forward(self, x):
+        row = x.mean(2)
+        pools = [F.avg_pool2d(x, 3, stride=1), F.avg_pool2d(x, (2, 1)), F.avg_pool2d(x, (4, 2))]
+        larger = [F.interpolate(x, scale_factor=times, mode="bilinear") for times in (2, 3)]
+        return *(part(x) for part in self.planes), *(part(row) for part in self.rows), *pools, *larger
+
+
+@torch.no_grad()
+def test_operations_in_double_precision_at_other_sizes():
+    torch.manual_seed(0)
+    module = Operations().double()
+    sizes = {0: Dim("lines", min=1, max=64), 3: Dim("columns", min=8, max=512)}
+    program = capture(module, (torch.rand(2, 4, 8, 16, dtype=torch.float64),), (sizes,))
+    names = [f"y{number}" for number in range(len(module(torch.rand(1, 4, 8, 16, dtype=torch.float64))))]
+    session = runtime.InferenceSession(translate(program, ["x"], names).SerializeToString())
+    for lines, columns in ((2, 16), (1, 9), (3, 41)):
+        x = torch.randn(lines, 4, 8, columns, dtype=torch.float64)
+        for wanted, found in zip(module(x), session.run(names, {"x": x.numpy()}), strict=True):
+            assert found.shape == tuple(wanted.shape)
+            assert found == pytest.approx(wanted.numpy(), abs=1e-12)
+
+
+def test_a_file_in_double_precision_reads_as_the_model_does_in_it(tmp_path):
+    model = loaded(timesteps=1, mixer__blocks=["LK"])
+    save(model, tmp_path / "m.onnx", kind="fp64")
+    file = read(tmp_path / "m.onnx")
+    ours = Recognizer(model.net, model.config, model.charset, reader=Exact(model.net))
+    assert all(line.text for line in ours.transcribe(images()))
+    same_lines(ours.transcribe(images()), file.transcribe(images()), tolerance=1e-8)
+    assert {p.dtype for p in model.net.parameters()} == {torch.float32}, "the model itself stays as it was"
+
+
+def test_one_kind_at_a_time(tmp_path):
+    model = loaded(timesteps=1, mixer__blocks=["LK"])
+    save_model(tmp_path / "m.safetensors", model.net, model.config, model.charset, model.notes)
+    done = CliRunner().invoke(app, ["export", "onnx", str(tmp_path / "m.safetensors"), "--int8", "--fp64"])
+    assert done.exit_code != 0
+    assert "--int8 and --fp64 exclude each other" in f"{done.output}{done.exception}"
