@@ -142,7 +142,8 @@ def test_every_epoch_is_told_and_the_best_model_can_be_read(store, whole):
 def test_training_learns(store, tmp_path):
     told = Epochs()
     easy = {"data__augment__probability": 0.0, "model__mixer__dropout": 0.0, "model__mixer__drop_path": 0.0}
-    learner = run(store, tmp_path / "r", training__epochs=40, training__learning_rate=4e-3, **easy)
+    easy |= {"model__encoder__expansion": 1.0, "model__encoder__bypass_init": 1.0, "model__mixer__blocks": ["LK"]}
+    learner = run(store, tmp_path / "r", training__epochs=25, training__learning_rate=6e-3, **easy)
     learner.fit(tell=told)
     assert told[-1].values["loss"] < 0.3 * told[0].values["loss"]
     assert learner.best < 0.2
