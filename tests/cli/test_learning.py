@@ -31,7 +31,7 @@ SETTINGS = MICRO | {
     "data.max_width": 128,
     "data.augment.probability": 0.0,
     "training.batch_size": 8,
-    "training.epochs": 4,
+    "training.epochs": 3,
     "training.warmup_epochs": 0.5,
     "training.learning_rate": 8e-3,
     "training.ema_decay": 0.98,
@@ -82,7 +82,7 @@ def again(folder):
 def test_a_small_network_learns_to_read_and_three_kills_change_nothing(place):
     with start(place, "whole") as whole:
         deadline = time.monotonic() + 600
-        for at in sorted(random.SystemRandom().sample(range(1, 180), 3)):
+        for at in sorted(random.SystemRandom().sample(range(1, 135), 3)):
             with start(place, "killed", *again(place / "killed")) as killed:
                 while steps_done(place / "killed") < at - at % SAVE_EVERY and killed.poll() is None:
                     assert time.monotonic() < deadline
