@@ -193,8 +193,8 @@ def wait_for(condition, seconds=120):
 
 def long_study(lines, output):
     """The command, and the folders of its two runs."""
-    words = ["study", "mixer", "-d", lines, "-o", output, "--epochs", 16, "--device", "cpu", *SETTINGS]
-    words += ["-s", "training.validate_every=8", "--only", "auto,all-la"]
+    words = ["study", "mixer", "-d", lines, "-o", output, "--epochs", 12, "--device", "cpu", *SETTINGS]
+    words += ["-s", "model.timesteps=1", "-s", "training.validate_every=6", "--only", "auto,all-la"]
     return words, [output / "words" / name / "seed0" for name in ("auto", "all-la")]
 
 
@@ -205,9 +205,9 @@ def check_gone_on(folders):
     for folder, log in zip(folders, logs, strict=True):
         if "stopped at step" in log:
             step = int(log.split("stopped at step")[1].split()[0])
-            assert 0 < step < 32
-            assert f"step {step} of 32" in log
-        assert [row["step"] for row in read_log(folder) if row["step"] % 2 == 0] == list(range(2, 33, 2))
+            assert 0 < step < 24
+            assert f"step {step} of 24" in log
+        assert [row["step"] for row in read_log(folder) if row["step"] % 2 == 0] == list(range(2, 25, 2))
         assert (folder / "result.json").is_file()
 
 
