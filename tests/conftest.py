@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 from pathlib import Path
@@ -22,6 +23,8 @@ if not torch.cuda.is_available():  # before anything imports Triton: its interpr
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; threads of theirs would only get in the way
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # and of the processes that tests start
+# Tracing and Triton's interpreter make objects by the million, and a collection looks at all that tests have loaded.
+gc.set_threshold(50_000, 20, 20)
 
 LINES = Path(__file__).parents[2] / "shared" / "data" / "lines"  # open data sets, where they lie beside the checkout
 MICRO = {
