@@ -45,15 +45,19 @@ def with_gelu(loaded: Loaded) -> Loaded:
 
 def export(loaded: Loaded, folder: Path) -> dict[str, tuple[Path, float]]:
     """The files, and the seconds it took to make each; what is already in the folder stays as it is."""
-    exact, small, model = (folder / name for name in ("fp32.onnx", "int8.onnx", "model.safetensors"))
+    model, single, small, double = (folder / f for f in ("model.safetensors", "fp32.onnx", "int8.onnx", "fp64.onnx"))
     save_model(model, loaded.net, loaded.config, loaded.charset, loaded.notes)
-    seconds = []
-    for path, make in ((exact, lambda: onnx.save(loaded, exact)), (small, lambda: onnx.quantise(exact, small))):
+    made = {PLAIN: (model, 0.0)}
+    for name, path, make in (
+        ("onnx fp32", single, lambda: onnx.save(loaded, single)),
+        ("onnx int8", small, lambda: onnx.quantise(single, small)),
+        ("onnx fp64", double, lambda: onnx.save(loaded, double, kind="fp64")),
+    ):
         start = time.perf_counter()
         if not path.exists():
             make()
-        seconds.append(time.perf_counter() - start)
-    return {PLAIN: (model, 0.0), "onnx fp32": (exact, seconds[0]), "onnx int8": (small, seconds[1])}
+        made[name] = path, time.perf_counter() - start
+    return made
 
 
 def ways(loaded: Loaded, files: dict[str, tuple[Path, float]]) -> dict[str, Recognizer]:
@@ -64,7 +68,7 @@ def ways(loaded: Loaded, files: dict[str, tuple[Path, float]]) -> dict[str, Reco
     found["reference, pixels + 1e-7"] = Recognizer(net, *rest, reader=Noisy(plain))
     if type(fast) is not PlainReader:
         found["engine, fp32"] = Recognizer(net, *rest, reader=fast)
-    return found | {name: onnx.read(files[name][0]) for name in ("onnx fp32", "onnx int8")}
+    return found | {name: onnx.read(path) for name, (path, _) in files.items() if name != PLAIN}
 
 
 def read(

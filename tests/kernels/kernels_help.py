@@ -14,6 +14,8 @@ def patch_the_language_once() -> None:
     kernel's time; once a launch for each module whose functions are called is enough."""
     from triton.runtime import interpreter
 
+    if not (hasattr(interpreter, "_patch_lang") and hasattr(interpreter, "_LangPatchScope")):
+        return  # another version's, which is only slower
     patch, restore = interpreter._patch_lang, interpreter._LangPatchScope.restore
     patched = set()  # the modules' names, since the kernel was launched
 
