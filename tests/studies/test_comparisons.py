@@ -77,7 +77,7 @@ def test_pairs_line_by_line():
     rows = [row(study, v.name) for v in study.variants]
     names = [v.name for v in study.variants]
     rows[names.index("tiny-t2")] = row(study, "tiny-t2", 3, 4)
-    rows[names.index("cnn-blstm")] = row(study, "cnn-blstm", 20, 22, 60)  # the third seed has no partner
+    rows[names.index("cnn-blstm-64")] = row(study, "cnn-blstm-64", 20, 22, 60)  # the third seed has no partner
     found = pairs(study, Block("d", rows))
     assert [(o.a, o.b, o.split) for o in found] == [
         ("CNN+BLSTM", "Spike-HTR tiny, T = 2", split) for split in ("validation", "test")
