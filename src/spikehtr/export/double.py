@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
@@ -13,6 +14,17 @@ from spikehtr.export.tracing import need
 _END = 2**31 - 1  # of a slice: as far as it goes
 
 
+@contextmanager
+def numbers_of(dtype: torch.dtype) -> Iterator[None]:
+    """Tracing writes the numbers of the code (an epsilon) in torch's default dtype: this one meanwhile."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 def translations() -> dict[Any, Any]:
     """For torch.onnx. Sizes of kernels are fixed, those of maps are not."""
     onnx, script = need("onnx", "onnxscript")
@@ -20,6 +32,10 @@ def translations() -> dict[Any, Any]:
 
     def value(number: float) -> Any:
         return op.Constant(value=onnx.helper.make_tensor("value", onnx.TensorProto.DOUBLE, [], [number]))
+
+    def number(s: float, dtype: int = 1, layout: str = "", device: str = "", pin_memory: bool = False) -> Any:
+        """torch.onnx's own goes by way of single precision."""
+        return op.Cast(value(s), to=dtype)
 
     def numbers(values: Sequence[int]) -> Any:
         return op.Constant(value_ints=list(values))
@@ -109,6 +125,19 @@ def translations() -> dict[Any, Any]:
             x = stretched(x, int(factor), axis)
         return x
 
+    def token_norm(
+        x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5,
+        cudnn_enable: bool = True,
+    ) -> Any:  # fmt: skip
+        """ONNX's own rounds its epsilon to single precision."""
+        assert len(normalized_shape) == 1
+        last = numbers([-1])
+        from_mean = op.Sub(x, op.ReduceMean(x, last))
+        variance = op.ReduceMean(op.Mul(from_mean, from_mean), last)
+        y = op.Div(from_mean, op.Sqrt(op.Add(variance, value(eps))))
+        y = y if weight is None else op.Mul(y, weight)
+        return y if bias is None else op.Add(y, bias)
+
     aten = torch.ops.aten
     return {
         aten.convolution.default: convolution,
@@ -116,4 +145,6 @@ def translations() -> dict[Any, Any]:
         aten.conv1d.default: plain,
         aten.avg_pool2d.default: average,
         aten.upsample_bilinear2d.vec: bilinear,
+        aten.layer_norm.default: token_norm,
+        aten.scalar_tensor.default: number,
     }

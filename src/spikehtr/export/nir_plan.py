@@ -5,6 +5,7 @@ Numbers worked out here (a sigmoid of a learned logit, say) are worked out in fl
 
 from __future__ import annotations
 
+import copy
 from typing import cast
 
 import numpy as np
@@ -60,7 +61,7 @@ def _gates(plan: Plan, e: Encoder) -> str:
     name, entry = "encoder.entry.gates", e.entry
     if entry.inkcoder is None:
         return plan.host(name, f"{entry.kind}_gates", ["image"], shape, timesteps=entry.timesteps)
-    theta, sharpness, weight = entry.inkcoder.schedules()
+    theta, sharpness, weight = copy.deepcopy(entry.inkcoder).double().schedules()
     schedules = {
         "theta": theta,
         "sharpness": sharpness * entry.inkcoder.s_alpha.double() + entry.inkcoder.b_alpha.double(),

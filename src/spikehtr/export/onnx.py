@@ -33,7 +33,8 @@ def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: 
     """Write the network as one .onnx file, whose metadata hold the configuration, the characters and the notes."""
     onnx, _ = need("onnx", "onnxscript")
     net = copy.deepcopy(loaded.net).double() if kind == "fp64" else loaded.net
-    model = translate(trace(net, channels), INPUTS, OUTPUTS)
+    with double.numbers_of(next(net.parameters()).dtype):
+        model = translate(trace(net, channels), INPUTS, OUTPUTS)
     _tidy(model)
     onnx.helper.set_model_props(model, describe(loaded, channels, "fp32" if kind == "int8" else kind))
     with whole_file(path) as temporary:

@@ -188,8 +188,7 @@ def position_share(p: Parameters, z: Tensor) -> Tensor:
     """For each of the L tokens, which entries of a table of `size` it reads: place = i * min(1, (size - 1) / max(1, L -
     1)), no more than size - 1; the share of entry j is max(0, 1 - |place - j|). [L, size], the same for all steps."""
     length, last = z.shape[1], int(p["size"]) - 1
-    # Places are worked out in fp32, as the network does; beyond the table's size that decides their last digits.
-    shrink = (last / torch.tensor(max(1, length - 1))).clamp(max=1.0)
+    shrink = (last / torch.tensor(max(1, length - 1), dtype=z.dtype)).clamp(max=1.0)
     place = (torch.arange(length) * shrink).clamp(max=last)
     return (1 - (place[:, None] - torch.arange(last + 1)).abs()).clamp(min=0).to(z.dtype)
 

@@ -62,7 +62,7 @@ def quantiles(a: Tensor, widths: Tensor, *qs: float) -> list[Tensor]:
     last = widths[:, None] * a.shape[2] - 1  # [B, 1], index of the largest valid value
     values = []
     for q in qs:
-        place = last * q
+        place = last.to(a.dtype) * q
         low = place.floor().long()
         below = ordered.gather(1, low)
         above = ordered.gather(1, torch.minimum(low + 1, last))
@@ -114,7 +114,8 @@ class InkCoder(nn.Module):
     def schedules(self) -> tuple[Tensor, Tensor, Tensor]:
         """theta_t, a_t before its learned calibration, w_t (Eq. 32); each [T]."""
         c = self.config
-        lam = torch.arange(self.timesteps, device=self.s_alpha.device) / max(self.timesteps - 1, 1)
+        step = torch.arange(self.timesteps, device=self.s_alpha.device, dtype=self.s_alpha.dtype)
+        lam = step / max(self.timesteps - 1, 1)
         theta = c.theta_min + (c.theta_max - c.theta_min) * lam**c.gamma_theta
         if c.theta == "fixed":
             theta = torch.full_like(theta, (c.theta_min + c.theta_max) / 2)

@@ -46,7 +46,8 @@ class Positions(nn.Module):
         """[T, B, L0, d], [B] -> [T, B, L0, d]"""
         last = self.table.shape[0] - 1
         place = torch.arange(z.shape[2], device=z.device)
-        shrink = (last / (lengths - 1).clamp(min=1)).clamp(max=1.0)  # [B], 1 unless the line is longer than the table
+        steps = (lengths - 1).clamp(min=1).to(self.table.dtype)  # [B]
+        shrink = (last / steps).clamp(max=1.0)  # 1 unless the line is longer than the table
         place = (place * shrink[:, None]).clamp(max=last)  # [B, L0]
         if kernels.fast(z):
             from spikehtr.kernels.network import interpolate
