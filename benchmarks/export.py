@@ -48,11 +48,12 @@ def export(loaded: Loaded, folder: Path) -> dict[str, tuple[Path, float]]:
     model, single, small, double = (folder / f for f in ("model.safetensors", "fp32.onnx", "int8.onnx", "fp64.onnx"))
     save_model(model, loaded.net, loaded.config, loaded.charset, loaded.notes)
     made = {PLAIN: (model, 0.0)}
-    for name, path, make in (
+    kinds = [
         ("onnx fp32", single, lambda: onnx.save(loaded, single)),
         ("onnx int8", small, lambda: onnx.quantise(single, small)),
         ("onnx fp64", double, lambda: onnx.save(loaded, double, kind="fp64")),
-    ):
+    ]
+    for name, path, make in kinds[:2] if loaded.config.model.neuron == "gelu" else kinds:
         start = time.perf_counter()
         if not path.exists():
             make()

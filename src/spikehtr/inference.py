@@ -11,7 +11,7 @@ them. Without spikes logits stay within 3 % of the reference's (in norm). With t
 precision: a membrane within rounding of the threshold fires or not, and one spike changes others, so that noise of 1e-7
 on the pixels can change a character the network is unsure of; those it is sure of stay, as a rule.
 `benchmarks/reading.py` counts both on lines of yours. `evaluation.predict`, which makes the figures, always reads in
-fp32. In fp64 (`Exact`) rounding is a billion times smaller: slow, and the same text whatever computes it.
+fp32. In fp64 (`Exact`) rounding is a billion times smaller: slow, but no text hangs on it.
 """
 
 from __future__ import annotations

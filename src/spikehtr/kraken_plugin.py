@@ -54,7 +54,8 @@ class SpikeHTRModel(nn.Module, RecognitionBaseModel):  # type: ignore[misc]
         kraken calls it for every page: what is ready is not made again.
         """
         device = Fabric(accelerator=config.accelerator, devices=config.device).device
-        precision: Precision = "fp32" if "32" in str(config.precision) else "bf16"
+        asked = str(config.precision)
+        precision: Precision = "fp64" if "64" in asked else "fp32" if "32" in asked else "bf16"
         temperature = self.user_metadata["temperature"] * config.temperature
         self._inference = config
         if self._recognizer is None or self._ready != (device, precision, temperature):

@@ -91,7 +91,7 @@ class Recognizer:
         """A model file; the bundled one without `path`.
 
         `precision`: fp32, bf16, or auto, which is bf16 where the device is faster with it (GPUs that have it; CPUs with
-        a tile unit, AMX) and fp32 elsewhere; or fp64, which is slow and reads the same text on every machine.
+        a tile unit, AMX) and fp32 elsewhere; or fp64, which is slow, but no text hangs on rounding.
         `straighten`: whether lines are made level before they are read; by default as the model has it
         (`data.straighten`).
         """

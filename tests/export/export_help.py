@@ -77,9 +77,9 @@ def simple(monkeypatch):
     simplify(monkeypatch)
 
 
-def exported(tmp_path_factory, kind, suffix, **overrides):
+def exported(tmp_path_factory, kind, suffix, *flags, **overrides):
     """Model file, exported file and what the command printed: made by the command, with --check, once a session."""
-    folder = place(tmp_path_factory) / f"exported-{kind}"
+    folder = place(tmp_path_factory) / f"exported-{kind}{''.join(flags)}"
     with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
         simplify(patch)
         if not (folder / "told.json").exists():
@@ -88,7 +88,8 @@ def exported(tmp_path_factory, kind, suffix, **overrides):
             pq.write_table(pa.Table.from_pylist(rows), folder / "lines" / "lines.parquet")
             model = loaded(**overrides)
             save_model(folder / "m.safetensors", model.net, model.config, model.charset, model.notes)
-            args = ["export", kind, folder / "m.safetensors", "--check", folder / "lines", "--split", "all", "--json"]
+            args = ["export", kind, folder / "m.safetensors", *flags]
+            args += ["--check", folder / "lines", "--split", "all", "--json"]
             done = CliRunner(env={"SPIKEHTR_CACHE": str(folder / "cache")}).invoke(app, list(map(str, args)))
             assert done.exit_code == 0, (done.output, done.exception)
             (folder / "told.json").write_text(done.stdout)

@@ -1,17 +1,19 @@
 """ONNX in double precision: operations that onnxruntime lacks there, and a file whose texts no rounding changes."""
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
-from export_help import images, loaded, same_lines
+from export_help import exported, images, loaded, same_lines
 from export_help import simple as _simple  # noqa: F401 (a fixture that every test here takes)
 from torch import nn
 from torch.export import Dim
 from typer.testing import CliRunner
 
 from spikehtr.cli import app
+from spikehtr.errors import SpikeHTRError
 from spikehtr.export.tracing import capture
-from spikehtr.inference import Exact
 from spikehtr.recognizer import Recognizer
 from spikehtr.weights import save_model
 
@@ -58,14 +60,21 @@ def test_operations_in_double_precision_at_other_sizes():
             assert found == pytest.approx(wanted.numpy(), abs=1e-12)
 
 
-def test_a_file_in_double_precision_reads_as_the_model_does_in_it(tmp_path):
-    model = loaded(timesteps=1, mixer__blocks=["LK"])
-    save(model, tmp_path / "m.onnx", kind="fp64")
-    file = read(tmp_path / "m.onnx")
-    ours = Recognizer(model.net, model.config, model.charset, reader=Exact(model.net))
+def test_a_file_in_double_precision_reads_as_the_model_does_in_it(tmp_path_factory):
+    model, path, told = exported(tmp_path_factory, "onnx", ".onnx", "--fp64", timesteps=1, mixer__blocks=["LK"])
+    check = json.loads(told)["check"]
+    assert check["lines"] == check["identical"] == 5
+    assert check["identical_in_double"] is None, "both are in double precision"
+    assert check["confidence_difference"] < 1e-10
+    ours, file = Recognizer.load(model, precision="fp64"), read(path)
     assert all(line.text for line in ours.transcribe(images()))
     same_lines(ours.transcribe(images()), file.transcribe(images()), tolerance=1e-10)
-    assert {p.dtype for p in model.net.parameters()} == {torch.float32}, "the model itself stays as it was"
+
+
+def test_gelu_is_refused_before_anything_is_made(tmp_path):
+    with pytest.raises(SpikeHTRError, match="no GELU in fp64"):
+        save(loaded(neuron="gelu", timesteps=1), tmp_path / "m.onnx", kind="fp64")
+    assert not (tmp_path / "m.onnx").exists()
 
 
 def test_one_kind_at_a_time(tmp_path):

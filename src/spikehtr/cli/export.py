@@ -60,7 +60,7 @@ def onnx(
     ] = False,
     fp64: Annotated[
         bool,
-        typer.Option("--fp64", help="In double precision: slower, twice the size, and the same text on every machine."),
+        typer.Option("--fp64", help="In double precision: slower, twice the size, but no text hangs on rounding."),
     ] = False,
     channels: Channels = 1,
     check: CheckOn = None,

@@ -38,7 +38,9 @@ def study(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each variant, with seeds of their own.")] = 1,
     preset: Annotated[
         Optional[str],
-        typer.Option("--preset", "-p", help="Tier of the variants that name none: tiny, small, medium, base."),
+        typer.Option(
+            "--preset", "-p", help="Tier of the variants that name none: tiny, small, medium, base, swift, fine."
+        ),
     ] = None,
     overrides: Overrides = None,
     start: Annotated[

@@ -91,7 +91,7 @@ def transcribe(
         Literal["auto", "fp32", "bf16", "fp64"],
         typer.Option(
             "--precision",
-            help="auto: bf16 where that is faster; fp32 rounds less; fp64 is slow: the same text on every machine.",
+            help="auto: bf16 where that is faster; fp32 rounds less; fp64 is slow, but no text hangs on rounding.",
         ),
     ] = "auto",
 ) -> None:

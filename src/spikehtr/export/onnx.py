@@ -32,6 +32,8 @@ _AXES = {"images": ("batch", None, None, "width"), "widths": ("batch",)} | {
 def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: Kind = "fp32") -> None:
     """Write the network as one .onnx file, whose metadata hold the configuration, the characters and the notes."""
     onnx, _ = need("onnx", "onnxscript")
+    if kind == "fp64" and loaded.config.model.neuron == "gelu":
+        raise SpikeHTRError("onnxruntime has no GELU in fp64; without spikes rounding decides no text, so take fp32")
     net = copy.deepcopy(loaded.net).double() if kind == "fp64" else loaded.net
     with double.numbers_of(next(net.parameters()).dtype):
         model = translate(trace(net, channels), INPUTS, OUTPUTS)
