@@ -14,6 +14,7 @@ from test_cli import run as command
 
 from conftest import draw_line, micro
 from spikehtr.data.compiling import compile_store
+from spikehtr.inference import Exact
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.recognizer import Recognizer
 from spikehtr.text import Charset
@@ -94,6 +95,17 @@ def test_text_and_json(run):
     assert result["documents"] == 4  # `0` and `1`, in each of two sets
     lengths = [part["rates"]["CER, plain"]["length"] for part in result["sets"].values()]
     assert sum(lengths) == result["rates"]["CER, plain"]["length"] == sum(map(len, WORDS["old"] + WORDS["new"]))
+
+
+def test_double_precision_on_request(run, monkeypatch):
+    seen = []
+    read = Exact.read
+    monkeypatch.setattr(Exact, "read", lambda self, *batch: seen.append(len(batch[0])) or read(self, *batch))
+    for precision, lines in (("fp32", 0), ("fp64", 3)):
+        code, out, _ = run("a.safetensors", "-d", "old", "--precision", precision, "--json")
+        assert code == 0
+        assert json.loads(out)["precision"] == precision
+        assert sum(seen) == lines
 
 
 def test_a_set_twice_counts_once_and_a_store_of_several_sources_is_several_sets(run, place):

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spikehtr.config import Config
     from spikehtr.data.batching import Lines
     from spikehtr.evaluation.evaluating import Evaluation
+    from spikehtr.inference import Precision
     from spikehtr.text import Charset
 
 
@@ -51,6 +52,10 @@ def evaluate(
     overrides: Overrides = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")] = 16,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    precision: Annotated[
+        Literal["fp32", "fp64"],
+        typer.Option("--precision", help="fp64 is slow, but no text hangs on rounding: others can repeat it."),
+    ] = "fp32",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every line, for programs.")] = False,
 ) -> None:
     """Read every line and compare it with its reference: character and word error rates with 95 % intervals.
@@ -72,7 +77,7 @@ def evaluate(
 
     if output:
         make_folder(output)
-    read = _evaluations(models, data, split, overrides or [], batch_size, chosen, calibrate)
+    read = _evaluations(models, data, split, overrides or [], batch_size, chosen, calibrate, precision)
     command = shlex.join(["spikehtr", *sys.argv[1:]])
     if len(read) == 2:
         _compare(read[0], read[1], output, worst, command, as_json)
@@ -115,10 +120,18 @@ def _note_temperature(model: Path, summary: dict[str, Any], data: list[str], spl
 
 
 def _evaluations(
-    models: list[Path], data: list[str], split: str, overrides: list[str], batch_size: int, device: str, fit: bool
+    models: list[Path],
+    data: list[str],
+    split: str,
+    overrides: list[str],
+    batch_size: int,
+    device: str,
+    fit: bool,
+    precision: Precision,
 ) -> list[Evaluation]:
     """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
     from spikehtr.evaluation.evaluating import evaluate_lines
+    from spikehtr.inference import make_reader
     from spikehtr.weights import load_model
 
     opened = []
@@ -130,11 +143,12 @@ def _evaluations(
         opened.append((model, loaded, config, _open(data, split, config, loaded.charset)))
     read = []
     for model, loaded, config, parts in opened:
-        about = {"model": str(model), "data": list(parts), "split": split}
+        about = {"model": str(model), "data": list(parts), "split": split, "precision": precision}
+        net = loaded.net.to(device).eval()
         with counting(f"reading with {model.name}", sum(map(len, parts.values()))) as progress:
             read.append(
                 evaluate_lines(
-                    loaded.net.to(device),
+                    net,
                     list(parts.values()),
                     list(parts),
                     batch_size=batch_size,
@@ -143,6 +157,7 @@ def _evaluations(
                     fit=fit,
                     about=about,
                     progress=progress,
+                    reader=make_reader(net, precision, graphs="none"),
                 )
             )
     return read

@@ -21,6 +21,7 @@ from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.evaluation.rates import character_edits
 from spikehtr.evaluation.sets import short_names
 from spikehtr.evaluation.summary import finite, summarise
+from spikehtr.inference import Reader
 from spikehtr.model.network import Network
 
 
@@ -63,8 +64,9 @@ def evaluate_lines(
     fit: bool = False,
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
+    reader: Reader | None = None,
 ) -> Evaluation:
-    """Read all lines of `parts`, on the network's device.
+    """Read all lines of `parts`, on the network's device, by `reader` if it is not to be as `predict` has it.
 
     A line's set is the source its store was compiled from; `names`, one a part, name the sets of parts that have one
     source. Names are shortened to the last part of their paths. The speed counts reading lines from the store, the
@@ -90,7 +92,7 @@ def evaluate_lines(
     for number, lines in enumerate(parts):
         before = len(predictions)
         ahead = (lambda done, before=before: progress(before + done)) if progress else None
-        found = predict(net, lines, batch_size, workers, ahead, judge)
+        found = predict(net, lines, batch_size, workers, ahead, judge, reader)
         if names is not None and len(lines.store.sources) == 1:
             found = [p._replace(set=names[number]) for p in found]
         predictions += found

@@ -12,7 +12,7 @@ _TOLD = 8  # rows of a table that a terminal gets; files have them all
 
 def about_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     """What was read, and what was measured beside the rates."""
-    rows = [(name, result[name]) for name in ("model", "data", "split") if name in result]
+    rows = [(name, result[name]) for name in ("model", "data", "split", "precision") if name in result]
     told = [(name, ", ".join(value) if isinstance(value, list) else str(value)) for name, value in rows]
     documents = f" of {result['documents']} documents" if result["documents"] else ""
     return [*told, ("lines", f"{result['lines']}{documents}"), *_measured(result)]
