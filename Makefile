@@ -19,6 +19,9 @@ demo: .venv/.core
 test: .venv/.dev
 	$(BIN)/python -m pytest
 
+test-all: .venv/.dev
+	$(BIN)/python -m pytest -m "slow or not slow"
+
 lint: .venv/.dev
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --no-cache --check .

@@ -8,6 +8,7 @@ from PIL import Image
 from spikehtr import __version__
 from spikehtr.errors import SpikeHTRError
 from spikehtr.report import Fragment, Report, environment, marked
+from spikehtr.version import code_digest
 
 HOSTILE = "<script>alert(\"1\")</script> & 'x'"
 
@@ -108,5 +109,24 @@ def test_saved_whole_or_an_error_that_names_the_file(tmp_path):
 def test_environment_names_program_and_device():
     facts = environment("cpu")
     assert facts["spikehtr"] == __version__
-    assert facts.keys() == {"spikehtr", "python", "torch", "platform", "device"}
+    assert facts["code"] == code_digest()
+    assert facts.keys() == {"spikehtr", "code", "python", "torch", "platform", "device"}
     assert all(isinstance(value, str) and value for value in facts.values())
+
+
+def test_the_digest_is_of_the_code_and_of_nothing_else(tmp_path):
+    def written(name, text):
+        (tmp_path / "sub").mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        code_digest.cache_clear()
+        return code_digest(tmp_path)
+
+    first = written("a.py", "x = 1\n")
+    assert len(first) == 12
+    assert written("notes.txt", "no code") == first
+    seen = {first, written("sub/b.yaml", "x: 1"), written("sub/b.yaml", "x: 2"), written("a.py", "x = 2\n")}
+    assert len(seen) == 4
+    before = code_digest(tmp_path)
+    (tmp_path / "a.py").rename(tmp_path / "c.py")
+    code_digest.cache_clear()
+    assert code_digest(tmp_path) != before, "a name counts"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.version import __version__
+from spikehtr.version import __version__, code_digest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,7 +129,7 @@ def marked(text: str, places: Iterable[int]) -> Fragment:
 
 
 def environment(device: str | None = None) -> dict[str, str]:
-    """What a result was made with: program, Python, torch, system and the device's name."""
+    """What a result was made with: program and its code's digest, Python, torch, system and the device's name."""
     import torch
 
     name = _processor()
@@ -137,7 +137,8 @@ def environment(device: str | None = None) -> dict[str, str]:
         name = torch.cuda.get_device_name(device)
     system = f"{platform.system()} {platform.machine()}"
     python = ".".join(map(str, sys.version_info[:3]))
-    return {"spikehtr": __version__, "python": python, "torch": torch.__version__, "platform": system, "device": name}
+    program = {"spikehtr": __version__, "code": code_digest()}
+    return program | {"python": python, "torch": torch.__version__, "platform": system, "device": name}
 
 
 def _processor() -> str:

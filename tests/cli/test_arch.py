@@ -39,6 +39,7 @@ def test_train_a_baseline_with_the_reducer_and_evaluate_it(lines, tmp_path):
     assert json.loads(shown.stdout)["lines"] == 24
 
 
+@pytest.mark.slow
 def test_two_processes_train_a_network_with_batch_normalisation(lines, tmp_path):
     process = start(
         "spikehtr", "train", "-d", lines, "--arch", "retsinas", "-o", tmp_path / "r", *SMALL, "--devices", 2

@@ -58,7 +58,7 @@ def start(*args, **options):
     return subprocess.Popen([sys.executable, "-m", *map(str, args)], stderr=subprocess.PIPE, text=True, **options)
 
 
-@pytest.mark.parametrize("launcher", ["--devices", "torchrun"])
+@pytest.mark.parametrize("launcher", ["--devices", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_two_processes_give_the_loss_curve_of_one(place, launcher):
     if launcher == "torchrun":
         runner = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "spikehtr"]

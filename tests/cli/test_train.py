@@ -22,7 +22,7 @@ from spikehtr.data.store import LineStore
 from spikehtr.data.synth import synthesise
 from spikehtr.evaluation.calibration import GRID, Fit
 from spikehtr.training.log import read_log
-from spikehtr.version import __version__
+from spikehtr.version import __version__, code_digest
 from spikehtr.weights import load_model
 
 SETTINGS = MICRO | {
@@ -116,7 +116,8 @@ def test_a_model_file_tells_how_it_was_made(place, tmp_path):
     data = json.loads((tmp_path / "r" / "data.json").read_text())
     assert notes["data"]["digest"] == data["digest"] == LineStore(place / "lines.arrow").digest()
     assert notes["data"]["sources"] == ["made"]
-    assert (notes["seed"], notes["code_version"]) == (0, __version__)
+    assert (notes["seed"], notes["code_version"], notes["code_digest"]) == (0, __version__, code_digest())
+    assert f"| code | spikehtr {__version__}, code `{code_digest()}` |" in (tmp_path / "r" / "best.md").read_text()
     assert notes["epochs"] in (1, 2)
     weights = load_file(small)
     assert {str(value.dtype) for value in weights.values()} == {"torch.float16"}

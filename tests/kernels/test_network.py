@@ -60,7 +60,7 @@ def test_outputs_and_every_gradient(steps, neuron, entry, monkeypatch):
     assert_parity(net, images, torch.tensor([5, 2]), monkeypatch, 1e-3)
 
 
-@pytest.mark.parametrize(("softness", "first"), [(0.6, False), (0.0, True)])
+@pytest.mark.parametrize(("softness", "first"), [pytest.param(0.6, False, marks=pytest.mark.slow), (0.0, True)])
 def test_outputs_and_every_gradient_on_a_coarse_grid(softness, first, monkeypatch):
     grid = {"encoder__stem_stride": (4, 2), "encoder__strides": ((1, 1), (2, 2), (2, 1)), "encoder__channels": (8, 12)}
     still = {"timesteps": 1, "mixer__blocks": ["LK"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}

@@ -21,7 +21,13 @@ QUICK = {
     "mixer__dropout": 0.0,
     "mixer__drop_path": 0.0,
 }
-LEARNED = [name for name in VARIANTS if name not in ("preview-gradient", "grey")]
+# Each way in and each operator at least once; the others are slow.
+ALWAYS = ("default", "repeat", "poisson", "ttfs", "all-LA", "all-QK", "all-LK", "no-reduction", "ann-isomorphic")
+LEARNED = [
+    name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow)
+    for name in VARIANTS
+    if name not in ("preview-gradient", "grey")
+]
 
 
 def read(net, charset, images, widths):

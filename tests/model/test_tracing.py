@@ -25,6 +25,7 @@ def assert_agrees(traced, plain):
 ONE_BLOCK = {"mixer__blocks": ["LK"]}  # of a mixer that another case traces whole: tracing takes long
 
 
+@pytest.mark.slow  # its parts: tests/export
 def test_export_holds_for_other_batches_and_widths():
     """One exported program, traced at one shape, gives the plain network's answers at others. (Each part at more
     settings: tests/export/test_graph_parts.py.)"""
@@ -39,7 +40,9 @@ def test_export_holds_for_other_batches_and_widths():
         assert_agrees(program.module()(wider, widths[:3]), net(wider, widths[:3]))
 
 
-@pytest.mark.parametrize("variant", ["default", "T=4", "ann-pure", "poisson", "ttfs"])
+@pytest.mark.parametrize(
+    "variant", ["default", *(pytest.param(v, marks=pytest.mark.slow) for v in ("T=4", "ann-pure", "poisson", "ttfs"))]
+)
 def test_compile_finds_one_graph_without_breaks(variant):
     net = build(**VARIANTS[variant] | ({} if variant == "default" else ONE_BLOCK)).double()
     images, widths = batch(torch.float64)
@@ -48,6 +51,7 @@ def test_compile_finds_one_graph_without_breaks(variant):
         assert_agrees(compiled(images, widths), net(images, widths))
 
 
+@pytest.mark.slow
 def test_training_step_traces_too():
     net = build(**ONE_BLOCK).train()
     images, widths = batch()

@@ -80,7 +80,8 @@ def made_with(blocks: Sequence[Block]) -> dict[str, str]:
     runs = [run.made for block in blocks for row in block.rows for run in row.runs if run.made]
     if not runs:
         return environment()
-    return {name: " / ".join(sorted({str(made.get(name, "?")) for made in runs})) for name in environment()}
+    known = {name: sorted({str(made[name]) for made in runs if name in made}) for name in environment()}
+    return {name: " / ".join(values) for name, values in known.items() if values}
 
 
 def to_json(plan: Plan, blocks: Sequence[Block]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from spikehtr.data.store import LineStore
 from spikehtr.files import whole_file
 from spikehtr.report import environment
 from spikehtr.training.sets import Sets
-from spikehtr.version import __version__
+from spikehtr.version import __version__, code_digest
 from spikehtr.weights import Loaded
 
 CARD, DATA, ENVIRONMENT = "best.md", "data.json", "environment.json"
@@ -43,7 +43,8 @@ def provenance(data: dict[str, Any], start: Path | None) -> dict[str, Any]:
     """What the model file's header keeps of a run's making, beside its scores."""
     kept = {name: data[name] for name in ("sources", "digest", "trained_on", "validated_on")}
     kept["sources"] = [Path(str(source)).name for source in kept["sources"]]  # names, not the maker's folders
-    return {"data": kept, "code_version": __version__, "started_from": start.name if start else None}
+    program = {"code_version": __version__, "code_digest": code_digest()}
+    return {"data": kept, **program, "started_from": start.name if start else None}
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
@@ -64,6 +65,7 @@ def write_card(path: Path, model: Loaded, file: str, more: str = LICENCE) -> Non
     sources = ", ".join(data["sources"])
     level = ", made level first" if c.data.straighten else ""
     lines = f"{data['trained_on']} lines trained on, {data['validated_on']} validated on, from {sources}"
+    digest = f", code `{notes['code_digest']}`" if "code_digest" in notes else ""
     effort = f"{notes['epochs']} epochs, {notes['step']} steps, {notes['minutes']:g} minutes"
     text = f"""# {Path(file).stem}: a Spike-HTR model for handwritten text lines
 
@@ -85,7 +87,7 @@ print(Recognizer.load("{file}").transcribe("line.png").text)
 | training | {effort}, seed {notes["seed"]}{started} |
 | validation | {score} (greedy decoding, averaged weights, chosen on these very lines: a test set reads worse) |
 | confidence | {_confidence(notes)} |
-| code | spikehtr {notes["code_version"]} |
+| code | spikehtr {notes["code_version"]}{digest} |
 
 **Characters** ({len(model.charset) - 1}), with the space:
 

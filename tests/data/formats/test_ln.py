@@ -79,6 +79,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is measured by /proc")
 def test_a_list_of_a_million_lines_is_streamed(tmp_path):
     make(tmp_path, train=["a.png"])
