@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
@@ -12,17 +11,6 @@ import torch
 from spikehtr.export.tracing import need
 
 _END = 2**31 - 1  # of a slice: as far as it goes
-
-
-@contextmanager
-def numbers_of(dtype: torch.dtype) -> Iterator[None]:
-    """Tracing writes the numbers of the code (an epsilon) in torch's default dtype: this one meanwhile."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def translations() -> dict[Any, Any]:

@@ -35,8 +35,7 @@ def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: 
     if kind == "fp64" and loaded.config.model.neuron == "gelu":
         raise SpikeHTRError("onnxruntime has no GELU in fp64; without spikes rounding decides no text, so take fp32")
     net = copy.deepcopy(loaded.net).double() if kind == "fp64" else loaded.net
-    with double.numbers_of(next(net.parameters()).dtype):
-        model = translate(trace(net, channels), INPUTS, OUTPUTS)
+    model = translate(trace(net, channels), INPUTS, OUTPUTS)
     _tidy(model)
     onnx.helper.set_model_props(model, describe(loaded, channels, "fp32" if kind == "int8" else kind))
     with whole_file(path) as temporary:
