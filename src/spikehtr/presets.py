@@ -156,6 +156,7 @@ BASELINES: dict[str, dict[str, Any]] = {
 # Batches and rate are those of docs/results/fine-tuning.
 FINE_TUNING: dict[str, Any] = {
     "training.batch_size": 16,
+    "training.optimizer": "adamw",
     "training.learning_rate": 3e-4,
     "training.epochs": 60,
     "training.warmup_epochs": 3.0,

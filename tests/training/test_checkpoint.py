@@ -13,10 +13,11 @@ from spikehtr.training.optim import WeightAverage, make_optimizer
 CONFIG = TrainingConfig()
 
 
-def begin(seed=0):
+def begin(seed=0, optimizer="adamw"):
     torch.manual_seed(seed)
     net = SpikeHTR(micro(height=16, timesteps=1).model, 5).train()
-    return net, make_optimizer(net, CONFIG), WeightAverage(net, CONFIG.ema_decay)
+    config = CONFIG.model_copy(update={"optimizer": optimizer})
+    return net, make_optimizer(net, config), WeightAverage(net, CONFIG.ema_decay)
 
 
 def step(run, number):
@@ -31,15 +32,16 @@ def step(run, number):
     average.update(net)
 
 
-def test_a_resumed_run_ends_with_the_very_same_weights(tmp_path):
-    whole = begin()
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_resumed_run_ends_with_the_very_same_weights(tmp_path, optimizer):
+    whole = begin(optimizer=optimizer)
     for number in range(6):
         step(whole, number)
-    killed = begin()
+    killed = begin(optimizer=optimizer)
     for number in range(3):
         step(killed, number)
     save_checkpoint(tmp_path, *killed, {"step": 3})
-    resumed = begin(seed=99)  # another start, to be overwritten
+    resumed = begin(99, optimizer)  # another start, to be overwritten
     found = load_checkpoint(tmp_path)
     restore(found, *resumed)
     for number in range(found.state["step"], 6):

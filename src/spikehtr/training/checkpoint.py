@@ -20,7 +20,7 @@ from spikehtr.files import whole_file
 from spikehtr.training.optim import WeightAverage, kept_buffers
 
 LAST, PREVIOUS = "last.safetensors", "previous.safetensors"
-_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step", "momentum")
 
 
 class Checkpoint(NamedTuple):

@@ -1,4 +1,4 @@
-"""AdamW as the paper sets it, the cosine schedule, and the average of the weights (Table 10)."""
+"""AdamW as the paper sets it or Muon, the cosine schedule, and the average of the weights (Table 10)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.config import TrainingConfig
+from spikehtr.training.muon import Muon, matrices_of
 
 
 def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     """Weight decay on matrices and kernels only: norms, biases and scalars keep their size."""
-    decayed = [p for p in net.parameters() if p.dim() > 1]
+    matrices = matrices_of(net) if config.optimizer == "muon" else []
+    taken = {id(p) for p in matrices}
+    decayed = [p for p in net.parameters() if p.dim() > 1 and id(p) not in taken]
     free = [p for p in net.parameters() if p.dim() <= 1]
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
     on_gpu = all(p.device.type == "cuda" for p in net.parameters())
+    if config.optimizer == "muon":
+        return Muon(matrices, groups, config.learning_rate, config.weight_decay, fused=on_gpu)
     return torch.optim.AdamW(groups, lr=config.learning_rate, fused=on_gpu)
 
 

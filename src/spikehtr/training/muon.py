@@ -1,0 +1,96 @@
+"""Muon (Jordan et al. 2024): a matrix's step is its momentum made orthogonal, so that every direction of it counts the
+same, however small the gradients are there. What it gives to a network of spikes: docs/results/recipe.md.
+
+    m <- m + (1 - momentum) * (g - m)
+    w <- w - rate * weight_decay * w - rate * 0.2 * sqrt(max(rows, columns)) * orthogonal(g + momentum * (m - g))
+
+The factor 0.2 * sqrt(max(rows, columns)) makes an update as large as AdamW's usually are (Liu et al. 2025), so that
+both take the same learning rate. A convolution's kernel is a matrix of a row for each channel that it makes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_QUINTIC = (3.4445, -4.7750, 2.0315)  # the source's: singular values in (0, 1] go to about 1, small ones fast
+_SMALLEST = 16  # rows and columns; below, there is too little to make orthogonal
+
+
+def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
+    """[N, rows, columns], with singular values of about 1 (0.7 to 1.2) and the same singular vectors; zeros stay zeros.
+
+    By Newton and Schulz's iteration: products alone, in bf16 on a GPU.
+    """
+    a, b, c = _QUINTIC
+    dtype = matrices.dtype
+    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    x = x.bfloat16() if x.is_cuda else x
+    tall = x.shape[1] > x.shape[2]
+    x = x.mT if tall else x
+    for _ in range(steps):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    straight: Tensor = x.mT if tall else x
+    return straight.to(dtype)
+
+
+def matrices_of(net: nn.Module) -> list[Tensor]:
+    """What Muon is for: matrices and kernels, but not what has a row for each label, nor depthwise kernels."""
+    labels = getattr(net, "per_label", ())
+    return [
+        p
+        for name, p in net.named_parameters()
+        if p.dim() > 1 and p.shape[1] > 1 and min(len(p), p[0].numel()) >= _SMALLEST and name not in labels
+    ]
+
+
+class Muon(torch.optim.AdamW):
+    """Muon for `matrices`, AdamW for the parameters of `groups`; both at the learning rate of the first group."""
+
+    def __init__(
+        self,
+        matrices: list[Tensor],
+        groups: list[dict[str, Any]],
+        lr: float,
+        weight_decay: float,
+        momentum: float = 0.95,
+        fused: bool = False,
+    ) -> None:
+        super().__init__(groups, lr=lr, fused=fused)
+        self.matrices, self.decay, self.momentum = matrices, weight_decay, momentum
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none)
+        for p in self.matrices:
+            if set_to_none or p.grad is None:
+                p.grad = None
+            else:
+                p.grad.zero_()
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        loss = super().step(closure)
+        learning = [p for p in self.matrices if p.grad is not None]
+        if not learning:
+            return loss
+        rate = float(self.param_groups[0]["lr"])
+        gradients = [p.grad for p in learning if p.grad is not None]
+        for p in learning:
+            if "momentum" not in self.state[p]:
+                self.state[p]["momentum"] = torch.zeros_like(p)
+        momenta = [self.state[p]["momentum"] for p in learning]
+        torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
+        updates = torch._foreach_lerp(gradients, momenta, self.momentum)
+        torch._foreach_mul_(learning, 1 - rate * self.decay)
+        alike = defaultdict[torch.Size, list[int]](list)
+        for index, update in enumerate(updates):
+            alike[update.flatten(1).shape].append(index)
+        for shape, indices in alike.items():
+            straight = orthogonal(torch.stack([updates[i].flatten(1) for i in indices]))
+            changes = [change.view_as(learning[i]) for i, change in zip(indices, straight, strict=True)]
+            torch._foreach_add_([learning[i] for i in indices], changes, alpha=-rate * 0.2 * max(shape) ** 0.5)
+        return loss
