@@ -47,9 +47,9 @@ def test_a_matrix_is_its_own_whatever_is_stacked_with_it():
 def test_a_step_is_the_one_of_the_formula():
     torch.manual_seed(0)
     kernel, bias = nn.Parameter(torch.randn(20, 3, 3, 3)), nn.Parameter(torch.randn(20))
-    optimizer = Muon([kernel], [{"params": [bias], "weight_decay": 0.0}], lr=0.1, weight_decay=0.5)
+    optimizer = Muon([kernel], [{"params": [bias], "weight_decay": 0.0}], lr=0.05, weight_decay=0.5, times=2.0)
     twin = nn.Parameter(bias.detach().clone())
-    plain = torch.optim.AdamW([twin], lr=0.1, weight_decay=0.0)
+    plain = torch.optim.AdamW([twin], lr=0.05, weight_decay=0.0)
     weight, momentum = kernel.detach().clone(), torch.zeros_like(kernel)
     for _ in range(3):
         gradient = torch.randn_like(kernel)
@@ -100,8 +100,9 @@ def test_matrices_are_most_of_a_network_but_not_its_labels_or_depthwise_kernels(
 
 def test_every_parameter_has_one_optimiser():
     net = SpikeHTR(micro().model, 5)
-    optimizer = make_optimizer(net, TrainingConfig(optimizer="muon"))
+    optimizer = make_optimizer(net, TrainingConfig(optimizer="muon", muon_rate=3.0))
     assert isinstance(optimizer, Muon)
+    assert optimizer.times == 3.0
     held = [id(p) for group in optimizer.param_groups for p in group["params"]] + [id(p) for p in optimizer.matrices]
     assert sorted(held) == sorted(id(p) for p in net.parameters())
 
@@ -110,7 +111,7 @@ def test_it_learns_what_adamw_learns():
     torch.manual_seed(0)
     truth, inputs = torch.randn(24, 32), torch.randn(256, 32)
     net = nn.Linear(32, 24)
-    optimizer = make_optimizer(net, TrainingConfig(optimizer="muon", weight_decay=0.0))
+    optimizer = make_optimizer(net, TrainingConfig(optimizer="muon", muon_rate=1.0, weight_decay=0.0))
     losses = []
     for number in range(200):
         for group in optimizer.param_groups:

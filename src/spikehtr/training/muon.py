@@ -4,8 +4,8 @@ same, however small the gradients are there. What it gives to a network of spike
     m <- m + (1 - momentum) * (g - m)
     w <- w - rate * weight_decay * w - rate * 0.2 * sqrt(max(rows, columns)) * orthogonal(g + momentum * (m - g))
 
-The factor 0.2 * sqrt(max(rows, columns)) makes an update as large as AdamW's usually are (Liu et al. 2025), so that
-both take the same learning rate. A convolution's kernel is a matrix of a row for each channel that it makes.
+The factor 0.2 * sqrt(max(rows, columns)) makes an update as large as AdamW's usually are at the same rate (Liu et al.
+2025). A convolution's kernel is a matrix of a row for each channel that it makes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def matrices_of(net: nn.Module) -> list[Tensor]:
 
 
 class Muon(torch.optim.AdamW):
-    """Muon for `matrices`, AdamW for the parameters of `groups`; both at the learning rate of the first group."""
+    """AdamW for the parameters of `groups`, and Muon for `matrices`, at `times` the learning rate of the first group."""
 
     def __init__(
         self,
@@ -57,11 +57,12 @@ class Muon(torch.optim.AdamW):
         groups: list[dict[str, Any]],
         lr: float,
         weight_decay: float,
+        times: float = 1.0,
         momentum: float = 0.95,
         fused: bool = False,
     ) -> None:
         super().__init__(groups, lr=lr, fused=fused)
-        self.matrices, self.decay, self.momentum = matrices, weight_decay, momentum
+        self.matrices, self.decay, self.times, self.momentum = matrices, weight_decay, times, momentum
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         super().zero_grad(set_to_none)
@@ -77,7 +78,7 @@ class Muon(torch.optim.AdamW):
         learning = [p for p in self.matrices if p.grad is not None]
         if not learning:
             return loss
-        rate = float(self.param_groups[0]["lr"])
+        rate = self.times * float(self.param_groups[0]["lr"])
         gradients = [p.grad for p in learning if p.grad is not None]
         for p in learning:
             if "momentum" not in self.state[p]:

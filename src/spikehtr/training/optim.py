@@ -20,7 +20,7 @@ def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
     on_gpu = all(p.device.type == "cuda" for p in net.parameters())
     if config.optimizer == "muon":
-        return Muon(matrices, groups, config.learning_rate, config.weight_decay, fused=on_gpu)
+        return Muon(matrices, groups, config.learning_rate, config.weight_decay, config.muon_rate, fused=on_gpu)
     return torch.optim.AdamW(groups, lr=config.learning_rate, fused=on_gpu)
 
 
