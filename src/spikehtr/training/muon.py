@@ -49,7 +49,7 @@ def matrices_of(net: nn.Module) -> list[Tensor]:
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW for the parameters of `groups`, and Muon for `matrices`, at `times` the learning rate of the first group."""
+    """AdamW for the parameters of `groups`; Muon for `matrices`, at `times` the learning rate of the first group."""
 
     def __init__(
         self,
