@@ -65,7 +65,7 @@ class TrainingConfig(Section):
     warmup_epochs: NonNegative = 5
     optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for matrices, AdamW for the rest (training.muon)
     learning_rate: Positive = 3e-4
-    muon_rate: Positive = 4.0  # rate of what Muon trains, in learning rates
+    muon_rate: Positive = 2.0  # rate of what Muon trains, in learning rates
     min_learning_rate: NonNegative = 1e-6
     hold: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # share of what follows the warm-up before the rate falls
     weight_decay: NonNegative = 0.05

@@ -252,6 +252,8 @@ class Run:
         mine = v if world == 1 else Lines(v.store, v.rows[rank::world], v.charset, v.max_width, labelled=False)
         self._share_buffers()
         found = predict(self._averaged(), mine, self.config.training.batch_size, self.config.data.workers)
+        if self.device.type == "cuda":  # others may share the card, and training has no use for what reading took
+            torch.cuda.empty_cache()
         edits = total(character_edits(p.reference, p.text) for p in found)
         counts = torch.tensor([edits.errors, edits.length], dtype=torch.float64, device=self.device)
         summed = self.fabric.all_reduce(counts, reduce_op="sum")
