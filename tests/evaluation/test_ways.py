@@ -1,5 +1,7 @@
 """Comparing several ways of reading the same lines."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -44,3 +46,13 @@ def test_the_exact_reader_is_the_reference_in_double_precision():
     assert exact.logits.numpy() == pytest.approx(plain.logits.numpy(), abs=1e-4)
     assert not torch.equal(exact.logits.float(), plain.logits)
     assert {p.dtype for p in net.parameters()} == {torch.float32}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_in_double_precision_a_gpu_fires_what_a_cpu_fires():
+    torch.manual_seed(0)
+    net = SpikeHTR(micro(timesteps=2).model, 5).eval()
+    grey, widths = torch.randint(0, 256, (8, 1, 32, 200), dtype=torch.uint8), torch.arange(25, 201, 25)
+    here, there = Exact(net)(grey, widths), Exact(deepcopy(net).cuda())(grey, widths)
+    assert torch.equal(here.spans, there.spans.cpu())
+    assert there.logits.cpu().numpy() == pytest.approx(here.logits.numpy(), abs=1e-9)
