@@ -39,12 +39,14 @@ def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
 
 
 def matrices_of(net: nn.Module) -> list[Tensor]:
-    """What Muon is for: matrices and kernels, but not what has a row for each label, nor depthwise kernels."""
+    """What Muon is for: weights with many rows and columns, depthwise kernels of many taps too. Not what has a row for
+    each label, or is a table."""
     labels = getattr(net, "per_label", ())
+    weights = [(name, p) for name, p in net.named_parameters() if "weight" in name.rpartition(".")[2]]
     return [
         p
-        for name, p in net.named_parameters()
-        if p.dim() > 1 and p.shape[1] > 1 and min(len(p), p[0].numel()) >= _SMALLEST and name not in labels
+        for name, p in weights
+        if p.dim() > 1 and min(len(p), p[0].numel()) >= _SMALLEST and name not in labels
     ]
 
 
