@@ -43,11 +43,7 @@ def matrices_of(net: nn.Module) -> list[Tensor]:
     each label, or is a table."""
     labels = getattr(net, "per_label", ())
     weights = [(name, p) for name, p in net.named_parameters() if "weight" in name.rpartition(".")[2]]
-    return [
-        p
-        for name, p in weights
-        if p.dim() > 1 and min(len(p), p[0].numel()) >= _SMALLEST and name not in labels
-    ]
+    return [p for name, p in weights if p.dim() > 1 and min(len(p), p[0].numel()) >= _SMALLEST and name not in labels]
 
 
 class Muon(torch.optim.AdamW):
