@@ -7,6 +7,7 @@ kill at any moment leaves one to go on from; a damaged newest one is passed over
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,6 @@ from spikehtr.files import whole_file
 from spikehtr.training.optim import WeightAverage, kept_buffers
 
 LAST, PREVIOUS = "last.safetensors", "previous.safetensors"
-_MOMENTS = ("exp_avg", "exp_avg_sq", "step", "momentum")
 
 
 class Checkpoint(NamedTuple):
@@ -76,15 +76,19 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 @torch.no_grad()
 def restore(checkpoint: Checkpoint, net: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage) -> None:
     """Put network, optimiser and average where the checkpoint's run was."""
+    moments = defaultdict[str, dict[str, Tensor]](dict)  # by parameter: whatever the optimiser kept of it
+    for place, value in checkpoint.tensors.items():
+        kind, _, name = place.partition(".")
+        if kind not in ("net", "average"):
+            moments[name][kind] = value
+    # AdamW keeps its step counter on the CPU, unless it is the fused one.
+    stays = set() if optimizer.defaults.get("fused") else {"step"}
     for name, p in net.named_parameters():
         p.copy_(checkpoint.tensors[f"net.{name}"])
         average.values[name].copy_(checkpoint.tensors[f"average.{name}"])
-        moments = {
-            key: checkpoint.tensors[f"{key}.{name}"] for key in _MOMENTS if f"{key}.{name}" in checkpoint.tensors
-        }
-        if moments:  # AdamW keeps its step counter on the CPU, unless it is the fused one
-            stays = set() if optimizer.defaults.get("fused") else {"step"}
-            optimizer.state[p] = {key: v.clone() if key in stays else v.to(p.device) for key, v in moments.items()}
+        if name in moments:
+            kept = moments[name].items()
+            optimizer.state[p] = {kind: v.clone() if kind in stays else v.to(p.device) for kind, v in kept}
     for name, value in kept_buffers(net).items():
         value.copy_(checkpoint.tensors[f"net.{name}"])
         average.buffers[name].copy_(checkpoint.tensors[f"average.{name}"])
