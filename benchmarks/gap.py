@@ -48,7 +48,10 @@ SETTINGS = {
     "training": {
         "batch_size": 24,
         "warmup_epochs": 1,
+        "optimizer": "adamw",
         "learning_rate": 2e-3,
+        "hold": 0.0,
+        "weight_decay": 0.05,
         "ema_decay": 0.99,
         "validate_every": 100,
         "firing_penalty": 0.0,
