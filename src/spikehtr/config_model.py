@@ -17,6 +17,7 @@ Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=1)]
 Block = Literal["LA", "QK", "LK"]
+Burst = Annotated[int, Field(ge=1, le=8)]
 Stride = Annotated[tuple[Literal[1, 2, 4], Literal[1, 2, 4]], Field(strict=False)]  # height, width
 
 
@@ -32,8 +33,8 @@ class LIFConfig(Section):
     surrogate: Literal["atan", "sigmoid"] = "atan"
     surrogate_alpha: Positive = 2.0  # larger is narrower
     start_bias: float = 0.0  # of the norm that drives a neuron, before training; below 0 fewer neurons fire
-    # Of the membrane above threshold, for each further spike of a burst (encoder.pw1_burst). Multiples of 1/64, and
-    # theirs, are exact in every precision.
+    # Of the membrane above threshold, for each further spike of a burst (encoder.pw1_burst, mixer.burst). Multiples of
+    # 1/64, and theirs, are exact in every precision.
     burst_step: Annotated[float, Field(gt=0, multiple_of=1 / 64)] = 0.5
 
 
@@ -88,7 +89,7 @@ class EncoderConfig(Section):
     bypass: bool = True  # membrane shortcut, Eq. 8; there is none with spikes_first
     bypass_init: float = 0.05  # alpha at the start ("near 0")
     pw1_start_bias: float | None = None  # lif.start_bias for PW1, whose neurons have no shortcut; None: as all others
-    pw1_burst: Annotated[int, Field(ge=1, le=8)] = 1  # most spikes of one of PW1's neurons in a step; the paper: 1
+    pw1_burst: Burst = 1  # most spikes of one of PW1's neurons in a step; the paper: 1
     dual_resolution: bool = True  # Eq. 9
     downsample: Literal["mix", "avg", "max"] = "mix"
     dropout: BelowOne = 0.0  # share of PW1's channels that are silent for a line in training; none in the paper
@@ -131,6 +132,7 @@ class MixerConfig(Section):
     dropout: BelowOne = 0.10
     drop_path: BelowOne = 0.20  # at the last block; ramped linearly from 0
     start_bias: float | None = None  # lif.start_bias for the mixer, without membrane shortcuts; None: as all others
+    burst: Burst = 1  # most spikes of one of its neurons in a step; the paper: 1
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spikehtr.config import InkCoderConfig, ReducerConfig
+from spikehtr.engine import native
 from spikehtr.engine.native import DENSE, EVENTS, TILES, library
 from spikehtr.engine.operations import depthwise
 from spikehtr.engine.parts import Layer, Memory, Products, half_bits
@@ -23,6 +24,17 @@ except SpikeHTRError as error:
     pytest.skip(f"no native kernels here: {error}", allow_module_level=True)
 
 SIDES = st.integers(1, 9)
+
+
+def test_a_library_of_other_sources_is_refused(monkeypatch):
+    wider = native._structure("Fire", "raw scale shift residual out half fired counts sums more")
+    monkeypatch.setitem(native._CALLS, "fire", wider)
+    library.cache_clear()
+    try:
+        with pytest.raises(SpikeHTRError, match=r"fire is not laid out as this code has it; install the package again"):
+            library()
+    finally:
+        library.cache_clear()
 
 
 def filled(run, layer, x):

@@ -21,7 +21,7 @@ VARIANTS = {
     "T=1": {"timesteps": 1},
     "T=2": {},
     "spikes first": {"encoder__spikes_first": True},
-    "bursts": {"encoder__pw1_burst": 4},
+    "bursts": {"encoder__pw1_burst": 4, "mixer__burst": 3},
     "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 2, "lif__burst_step": 0.1875},
     "coarse grey ttfs": {
         "encoder__stem_stride": [4, 2],

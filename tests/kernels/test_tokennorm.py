@@ -15,6 +15,8 @@ NEURONS = {
     "none": None,
     "atan": MultiStepLIF(LIFConfig()),
     "sigmoid": MultiStepLIF(LIFConfig(surrogate="sigmoid", decay=0.7, threshold=0.8, surrogate_alpha=3.0)),
+    "bursts": MultiStepLIF(LIFConfig(), burst=4),
+    "soft bursts": soft(MultiStepLIF(LIFConfig(surrogate="sigmoid", burst_step=0.25), burst=3), 0.4),
     "soft atan": soft(MultiStepLIF(LIFConfig()), 0.7),
     "soft sigmoid": soft(MultiStepLIF(LIFConfig(surrogate="sigmoid", decay=0.7, threshold=0.8)), 1.0),
     "gelu": torch.nn.GELU(),

@@ -129,12 +129,19 @@ def test_bursts(burst, step, steps, seed):
     assert torch.allclose(slope[0], expected, rtol=1e-4)
 
 
-def test_bursts_are_pw1s_alone():
+def test_bursts_of_pw1_are_its_alone():
     for first in (False, True):
         net = SpikeHTR(micro(encoder__pw1_burst=4, encoder__spikes_first=first).model, 9)
         loud = {name for name, m in net.named_modules() if isinstance(m, MultiStepLIF) and m.burst == 4}
         assert len(loud) == 3
         assert all(name.endswith("pw2.neuron" if first else "pw1.neuron") for name in loud)
+
+
+def test_bursts_of_the_mixer_are_all_its_neurons():
+    net = SpikeHTR(micro(mixer__burst=4, mixer__blocks=("LA", "QK", "LK")).model, 9)
+    neurons = {name: m for name, m in net.named_modules() if isinstance(m, MultiStepLIF)}
+    assert {m.burst for name, m in neurons.items() if name.startswith("mixer")} == {4}
+    assert {m.burst for name, m in neurons.items() if not name.startswith("mixer")} == {1}
 
 
 @pytest.mark.parametrize("first", [False, True])

@@ -34,9 +34,11 @@ class TokenFire:
             length=raw.width,
             channels=raw.channels,
             neuron=self.neuron.kind,
+            burst=self.neuron.burst,
             eps=self.eps,
             decay=self.neuron.decay,
             threshold=self.neuron.threshold,
+            burst_step=self.neuron.burst_step,
         )
         return out
 
@@ -161,7 +163,8 @@ class MLPRun(BranchRun):
 
     def drive(self, run: Products, x: Map) -> Map:
         raw, _ = run.product(self.fc1, self._normed(run, x, self.fc1), "raw")
-        spikes = self.fc1_fire(run, raw, run.map("spikes", _shape(raw), self.last, dense=False))
+        burst = self.fc1_fire.neuron.burst
+        spikes = self.fc1_fire(run, raw, run.map("spikes", _shape(raw), self.last, dense=False, burst=burst))
         return run.product(self.last, spikes, "gate")[0]
 
 

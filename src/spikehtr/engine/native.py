@@ -55,8 +55,8 @@ AttendRows = _structure(
 TokenFire = _structure(
     "TokenFire",
     "raw weight bias residual out half fired counts",
-    "steps length channels neuron",
-    "eps decay threshold",
+    "steps length channels neuron burst",
+    "eps decay threshold burst_step",
 )
 Attention = _structure("Attention", "qkv out", "steps length heads depth")
 Elementwise = _structure("Elementwise", "a b c out half", "kind rows channels heads lda")
@@ -87,6 +87,9 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         dll = ctypes.CDLL(str(path))
+        for name, structure in (_CALLS | {"weights": Weights, "source": Source}).items():
+            if getattr(dll, f"spikehtr_size_of_{name}")() != ctypes.sizeof(structure):
+                raise OSError(f"its {name} is not laid out as this code has it")
         self._functions = {}
         for name, structure in _CALLS.items():
             function = getattr(dll, f"spikehtr_{name}")
@@ -128,4 +131,4 @@ def library() -> Library:
     try:
         return Library(found[0])
     except (OSError, AttributeError) as error:
-        raise SpikeHTRError(f"{found[0].name} cannot be used: {error}") from None
+        raise SpikeHTRError(f"{found[0].name} cannot be used: {error}; install the package again") from None

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spikehtr.export.nir import Plan, Shape
+from spikehtr.export.nir import Plan
 from spikehtr.model.encoder import ConvMix2d, DualResolutionFusion, Encoder, HeightPool, SpikingConv2d, Stage
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.masking import MaskedGroupNorm, TokenNorm
@@ -91,7 +91,7 @@ def _conv_mix(plan: Plan, name: str, block: ConvMix2d, x: str) -> str:
         h = plan.part(y, (f"{name}.pw1.conv", plan.conv2d(block.pw1.conv, plan.shapes[y])))
         h = _group_norm(plan, f"{name}.pw1.norm", block.pw1.norm, h)
         conv = (f"{name}.pw2.conv", plan.conv2d(block.pw2.conv, plan.shapes[h]))
-        h = _fire_into(plan, f"{name}.pw1.neuron", block.pw1.neuron, h, conv)
+        h = _fires(plan, f"{name}.pw1.neuron", block.pw1.neuron, h, conv)
         y = _norm_and_fire(plan, f"{name}.pw2", block.pw2, h)
     return plan.host(name, "sum", [x, y], plan.shapes[x], factors=[1.0, 1.0])
 
@@ -104,27 +104,27 @@ def _spiking_conv(plan: Plan, name: str, module: SpikingConv2d, x: str) -> str:
     if module.drive is not None:
         x = _group_norm(plan, f"{name}.drive", module.drive, x)
     if module.conv.groups > 1:
-        h = plan.part(plan.part(x, (f"{name}.neuron", _neuron(plan, module.neuron, shape))), conv)
+        h = plan.part(_fires(plan, f"{name}.neuron", module.neuron, x), conv)
     else:
-        h = _fire_into(plan, f"{name}.neuron", module.neuron, x, conv)
+        h = _fires(plan, f"{name}.neuron", module.neuron, x, conv)
     return _group_norm(plan, f"{name}.norm", module.norm, h)
 
 
-def _fire_into(plan: Plan, name: str, neuron: nn.Module, x: str, conv: tuple[str, object]) -> str:
-    """A neuron and the convolution that reads its spikes: one part, unless it fires bursts, which NIR has not."""
+def _fires(plan: Plan, name: str, neuron: nn.Module, x: str, *reader: tuple[str, object]) -> str:
+    """A neuron and what alone reads its spikes, where given: one part, unless it fires bursts, which NIR has not."""
     assert isinstance(neuron, MultiStepLIF)
-    shape = plan.shapes[x]
+    c, shape = neuron.config, plan.shapes[x]
     if neuron.burst == 1:
-        return plan.part(x, (name, _neuron(plan, neuron, shape)), conv)
-    c = neuron.config
+        return plan.part(x, (name, plan.neuron(c, shape)), *reader)
     numbers = {"decay": c.decay, "threshold": c.threshold, "burst": neuron.burst, "burst_step": c.burst_step}
-    return plan.part(plan.host(name, "bursts", [x], shape, **numbers), conv)
+    fired = plan.host(name, "bursts", [x], shape, **numbers)
+    return plan.part(fired, *reader) if reader else fired
 
 
 def _norm_and_fire(plan: Plan, name: str, module: SpikingConv2d, h: str) -> str:
     """What follows the convolution: norm, neuron, and the membrane shortcut."""
     h = _group_norm(plan, f"{name}.norm", module.norm, h)
-    fired = plan.part(h, (f"{name}.neuron", _neuron(plan, module.neuron, plan.shapes[h])))
+    fired = _fires(plan, f"{name}.neuron", module.neuron, h)
     if module.alpha is None:
         return fired
     return plan.host(name, "sum", [fired, h], plan.shapes[h], factors=[1.0, module.alpha.item()])
@@ -196,8 +196,7 @@ def _mixer_block(plan: Plan, name: str, block: MixerBlock, x: str, length: int) 
     h = _token_norm(plan, f"{mlp}.norm", m.norm, x)
     h = plan.part(h, (f"{mlp}.fc1.linear", plan.linear(m.fc1.linear)))
     h = _token_norm(plan, f"{mlp}.fc1.norm", m.fc1.norm, h)
-    fires = (f"{mlp}.fc1.neuron", _neuron(plan, m.fc1.neuron, plan.shapes[h]))
-    h = plan.part(h, fires, (f"{mlp}.fc2.linear", plan.linear(m.fc2.linear)))
+    h = _fires(plan, f"{mlp}.fc1.neuron", m.fc1.neuron, h, (f"{mlp}.fc2.linear", plan.linear(m.fc2.linear)))
     return plan.host(name, "sum", [x, _fire(plan, f"{mlp}.fc2", m.fc2, h)], dim, factors=[1.0, 1.0])
 
 
@@ -220,7 +219,7 @@ def _operator(plan: Plan, name: str, operator: Branch, x: str, length: int) -> s
     u, v, g = (plan.host(f"{name}.{key}", "third", [uvg], wide, number=i) for i, key in enumerate("uvg"))
     near = _along(plan, f"{name}.dw", operator.dw, u, length)
     near = _token_norm(plan, f"{name}.dw_norm", operator.dw_norm, near)
-    fired = plan.part(near, (f"{name}.dw_neuron", _neuron(plan, operator.dw_neuron, wide)))
+    fired = _fires(plan, f"{name}.dw_neuron", operator.dw_neuron, near)
     y = plan.host(f"{name}.blend", "blend", [v, g, fired], wide)
     return plan.part(y, (f"{name}.out.linear", plan.linear(operator.out.linear)))
 
@@ -231,7 +230,7 @@ def _spiking_linear(plan: Plan, name: str, module: SpikingLinear, x: str) -> str
 
 def _fire(plan: Plan, name: str, module: SpikingLinear, h: str) -> str:
     h = _token_norm(plan, f"{name}.norm", module.norm, h)
-    return plan.part(h, (f"{name}.neuron", _neuron(plan, module.neuron, plan.shapes[h])))
+    return _fires(plan, f"{name}.neuron", module.neuron, h)
 
 
 def _group_norm(plan: Plan, name: str, norm: MaskedGroupNorm, x: str) -> str:
@@ -242,8 +241,3 @@ def _group_norm(plan: Plan, name: str, norm: MaskedGroupNorm, x: str) -> str:
 def _token_norm(plan: Plan, name: str, norm: TokenNorm | Tensor | nn.Module, x: str) -> str:
     assert isinstance(norm, TokenNorm)
     return plan.host(name, "layer_norm", [x], plan.shapes[x], eps=norm.eps, weight=norm.weight, bias=norm.bias)
-
-
-def _neuron(plan: Plan, neuron: nn.Module, shape: Shape) -> object:
-    assert isinstance(neuron, MultiStepLIF)
-    return plan.neuron(neuron.config, shape)

@@ -85,7 +85,7 @@ def _spikes(
 @triton.jit
 def respond(
     hs, decay, threshold, sharpness, softness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
-    burst_step=0.0, BURST: tl.constexpr = 1,
+    burst_step, BURST: tl.constexpr,
 ):  # fmt: skip
     """Outputs of all steps."""
     if KIND == LIF or KIND == SOFT:
@@ -122,7 +122,7 @@ def _slope(excess, sharpness, ATAN: tl.constexpr, burst_step, BURST: tl.constexp
 @triton.jit
 def respond_back(
     hs, gs, decay, threshold, sharpness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr,
-    burst_step=0.0, BURST: tl.constexpr = 1,
+    burst_step, BURST: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the drives, given the outputs': the reset passes none. The same for spikes and soft ones."""
     if KIND == LIF or KIND == SOFT:

@@ -101,9 +101,9 @@ def _tile(tile, c, N, C, ROWS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["N", "L"])
 def token_apply(
-    x, weight, bias, residual, y, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness, softness,
-    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, RESIDUAL: tl.constexpr, DROP: tl.constexpr,
-    ROWS: tl.constexpr, BC: tl.constexpr,
+    x, weight, bias, residual, y, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness, burst_step,
+    softness, T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, BURST: tl.constexpr, RESIDUAL: tl.constexpr,
+    DROP: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """y = residual + dropout(neuron(Norm(x)))"""
     c = tl.arange(0, BC)
@@ -114,7 +114,7 @@ def token_apply(
         added = _load_steps(residual, at, inside, step, T)
     w, b = _affine(weight, bias, c, C)
     _, _, hs = _drives(xs, w, b, C, eps, inside, T)
-    ys = respond(hs, decay, threshold, sharpness, softness, T, KIND, ATAN)
+    ys = respond(hs, decay, threshold, sharpness, softness, T, KIND, ATAN, burst_step, BURST)
     if DROP:
         factor = _gain(n, c, L, C, seed, keep, path_keep)
     for t in tl.static_range(T):
@@ -128,8 +128,9 @@ def token_apply(
 
 @triton.jit(do_not_specialize=["N", "L"])
 def token_grad(
-    x, weight, bias, grad, dx, partial, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness,
-    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, BC: tl.constexpr,
+    x, weight, bias, grad, dx, partial, N, C, L, seed, keep, path_keep, eps, decay, threshold, sharpness, burst_step,
+    T: tl.constexpr, KIND: tl.constexpr, ATAN: tl.constexpr, BURST: tl.constexpr, DROP: tl.constexpr,
+    ROWS: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """dx, and each program's sums of dL/dH and dL/dH * xhat -> partial [programs, 2, C].
 
@@ -158,7 +159,7 @@ def token_grad(
             for t in tl.static_range(T):
                 scaled = scaled + (gs[t] * factor,)
             gs = scaled
-        ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN)
+        ds = respond_back(hs, gs, decay, threshold, sharpness, T, KIND, ATAN, burst_step, BURST)
         for t in tl.static_range(T):
             one += ds[t]
             two += ds[t] * hats[t]

@@ -71,8 +71,9 @@ class _TokenNormNeuron(torch.autograd.Function):
         with on_device(x):
             device.token_apply[(-(-tokens // shape["ROWS"]),)](
                 x, weight, bias, residual, y, tokens, channels, *plan.dropping, plan.eps, neuron.decay,
-                neuron.threshold, neuron.sharpness, neuron.softness, T=steps, KIND=neuron.kind, ATAN=neuron.atan,
-                RESIDUAL=residual is not None, DROP=plan.drop is not None, **shape,
+                neuron.threshold, neuron.sharpness, neuron.burst_step, neuron.softness, T=steps, KIND=neuron.kind,
+                ATAN=neuron.atan, BURST=neuron.burst, RESIDUAL=residual is not None, DROP=plan.drop is not None,
+                **shape,
             )  # fmt: skip
         ctx.save_for_backward(x, weight, bias)
         ctx.plan, ctx.has_residual = plan, residual is not None
@@ -91,8 +92,8 @@ class _TokenNormNeuron(torch.autograd.Function):
         with on_device(x):
             device.token_grad[(programs,)](
                 x, weight, bias, grad, dx, partial, tokens, channels, *plan.dropping, plan.eps,
-                neuron.decay, neuron.threshold, neuron.sharpness, T=steps, KIND=neuron.kind, ATAN=neuron.atan,
-                DROP=plan.drop is not None, **shape,
+                neuron.decay, neuron.threshold, neuron.sharpness, neuron.burst_step, T=steps, KIND=neuron.kind,
+                ATAN=neuron.atan, BURST=neuron.burst, DROP=plan.drop is not None, **shape,
             )  # fmt: skip
         dbias, dweight = add_rows(partial).unbind(0)
         return dx, dweight, dbias, grad if ctx.has_residual else None, None
@@ -106,7 +107,6 @@ def token_norm_neuron(
     residual: Tensor | None = None,
 ) -> Tensor:
     """y = residual + dropout(neuron(Norm(x))): x, residual [T, ..., C] -> [T, ..., C]."""
-    assert plan.neuron.burst == 1, "no bursts among tokens"
     flat = x.contiguous().flatten(1, -2)
     added = None if residual is None else residual.contiguous().flatten(1, -2)
     y: Tensor = _TokenNormNeuron.apply(flat, weight, bias, added, plan)  # type: ignore[no-untyped-call]

@@ -3,8 +3,9 @@
     u_t = decay * u_{t-1} * (1 - s_{t-1}) + x_t          membrane: leak, hard reset to 0, integrate
     s_t = 1 if u_t >= threshold else 0                   spike
 
-PW1's neurons may fire bursts (`encoder.pw1_burst`; not in the paper): a second spike in the same step where u_t is
-`burst_step` above the threshold, a third at twice that, and so on. Whoever reads them adds up spikes, as over steps.
+PW1's neurons and the mixer's, which have no membrane shortcut, may fire bursts (`encoder.pw1_burst`, `mixer.burst`; not
+in the paper): a second spike in the same step where u_t is `burst_step` above the threshold, a third at twice that, and
+so on. Whoever reads them adds up spikes, as over steps.
 
 Nothing is kept between calls, so a line can never leak membrane into the next one. The step function has no useful
 gradient; the backward pass uses a surrogate's derivative instead, and does not flow through the reset.

@@ -55,7 +55,7 @@ class SpikingLinear(nn.Module):
         super().__init__()
         self.linear = nn.Linear(din, dout, bias=False)
         self.norm = TokenNorm(dout)
-        self.neuron = make_neuron(config, self.norm, start_bias=config.mixer.start_bias)
+        self.neuron = make_neuron(config, self.norm, config.mixer.burst, config.mixer.start_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return norm_and_fire(self.norm, self.neuron, self.linear(x))
@@ -153,7 +153,7 @@ class LargeKernel(Branch):
         self.inp = nn.Linear(config.dim, 3 * wide)
         self.dw = nn.Conv1d(wide, wide, c.lk_kernel, padding=c.lk_kernel // 2, groups=wide, bias=False)
         self.dw_norm = TokenNorm(wide)
-        self.dw_neuron = make_neuron(config, self.dw_norm, start_bias=config.mixer.start_bias)
+        self.dw_neuron = make_neuron(config, self.dw_norm, c.burst, c.start_bias)
         self.out = SpikingLinear(config, wide, config.dim)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:

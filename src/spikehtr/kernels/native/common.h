@@ -19,6 +19,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define EACH _Pragma("omp simd") for /* a loop whose rounds do not depend on each other */
 #define API __attribute__((visibility("default")))
+#define SIZE_OF(name) API int spikehtr_size_of_##name(void) { return (int)sizeof(struct name); } /* for a caller to check */
 
 typedef uint16_t bf16;
 typedef void (*task_fn)(const void *arg, int task);

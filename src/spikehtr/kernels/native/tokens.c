@@ -7,10 +7,10 @@ struct token_fire {
     const float *residual; /* [T, L, C], added, or absent */
     float *out; /* [T, L, C] or absent; may be `residual` */
     bf16 *half; /* or absent */
-    uint16_t *fired; /* or absent */
+    uint16_t *fired; /* the channels that fired, each as often as it did, or absent: [T, L, burst * C] */
     int32_t *counts;
-    int steps, length, channels, neuron; /* neuron: 0 none, 1 LIF */
-    float eps, decay, threshold;
+    int steps, length, channels, neuron, burst; /* neuron: 0 none, 1 LIF; burst: most spikes in a step */
+    float eps, decay, threshold, burst_step;
 };
 
 INLINE void layer_norm(const float *x, const float *weight, const float *bias, int channels, float eps, float *y) {
@@ -41,7 +41,9 @@ CLONES static void token_fire_task(const void *arg, int block) {
                     float s = u >= threshold ? 1.0f : 0.0f;
                     membrane[c] = u, last[c] = s, result[c] = s;
                 }
-                if (f->fired) f->counts[row] = list_spikes(last, channels, f->fired + at, channels);
+                for (int i = 1; i < f->burst; i++)
+                    EACH (int c = 0; c < channels; c++) result[c] += membrane[c] - threshold - i * f->burst_step >= 0.0f ? 1.0f : 0.0f;
+                if (f->fired) f->counts[row] = list_spikes(result, channels, f->fired + at * f->burst, channels * f->burst);
             }
             if (f->residual)
                 EACH (int c = 0; c < channels; c++) result[c] += f->residual[at + c];
@@ -51,6 +53,7 @@ CLONES static void token_fire_task(const void *arg, int block) {
         }
 }
 
+SIZE_OF(token_fire)
 API void spikehtr_token_fire(const struct token_fire *f) { run_tasks(token_fire_task, f, token_blocks(f->length)); }
 
 /* --- linear attention: y_i = q_i (sum_j k_j v_j^T) / (1 + |q_i . sum_j k_j|), head by head --------------------- */
@@ -89,6 +92,7 @@ CLONES static void attention_task(const void *arg, int task) {
     }
 }
 
+SIZE_OF(attention)
 API void spikehtr_attention(const struct attention *a) { run_tasks(attention_task, a, a->steps * a->heads); }
 
 /* --- elementwise, over n numbers shared out in parts ------------------------------------------------------------- */
@@ -132,4 +136,5 @@ CLONES static void elementwise_task(const void *arg, int block) {
     }
 }
 
+SIZE_OF(elementwise)
 API void spikehtr_elementwise(const struct elementwise *e) { run_tasks(elementwise_task, e, token_blocks(e->rows)); }
