@@ -1,10 +1,12 @@
-"""Where do spikes cost accuracy? Small networks learn to read drawn words, with GELU for the neurons of some places.
+"""Where do spikes cost accuracy? Small networks learn to read drawn words, or lines, with GELU in some places.
 
 python benchmarks/gap.py --text CORPUS --words WORDS
 python benchmarks/gap.py --text CORPUS --words WORDS --only 0 --set training.spike_anneal.until=0.6   # another recipe
+python benchmarks/gap.py --data LINES --set data.max_width=384                                        # lines of yours
 
 CORPUS is any plain text; words of it are drawn, two to a line, into the folder WORDS in the two fonts that come with
-the package. A network of swift's kind learns to read them, 500 steps of 24 lines: a few minutes a place on one core.
+the package. A network of swift's kind learns to read them, or LINES in any format, 500 steps of 24 lines: a few minutes
+a place on one core.
 """
 
 from __future__ import annotations
@@ -89,10 +91,10 @@ class MixedRun(Run):
         return net
 
 
-def learn(words: Path, pattern: str, steps: int, changes: list[str]) -> tuple[int, float]:
+def learn(lines: Path, pattern: str, steps: int, changes: list[str]) -> tuple[int, float]:
     """How many neurons were replaced, and the lowest validation error rate."""
     config = Config.preset("swift").with_overrides(SETTINGS).with_overrides(changes)
-    sets = training_sets(open_lines([words], config.model.height), config)
+    sets = training_sets(open_lines([lines], config.model.height), config)
     with tempfile.TemporaryDirectory() as folder:
         run = MixedRun(config, sets.train, sets.validation, Path(folder), max_steps=steps)
         run.pattern = pattern
@@ -103,19 +105,25 @@ def learn(words: Path, pattern: str, steps: int, changes: list[str]) -> tuple[in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", required=True, type=Path, help="plain text whose words are drawn")
-    parser.add_argument("--words", required=True, type=Path, help="folder for the drawn words; drawn once")
+    parser.add_argument("--text", type=Path, help="plain text whose words are drawn")
+    parser.add_argument("--words", type=Path, help="folder for the drawn words; drawn once")
+    parser.add_argument("--data", type=Path, help="lines to read instead")
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting; repeatable")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of places, from 0")
     options = parser.parse_args()
     os.environ["SPIKEHTR_KERNELS"] = "reference"  # the CPU engine has no GELU
-    draw_words(options.text, options.words)
+    lines = options.data
+    if lines is None:
+        if options.text is None or options.words is None:
+            parser.error("needs --text and --words, or --data")
+        lines = options.words
+        draw_words(options.text, lines)
     title = ", ".join([f"{options.steps} steps", *options.set])
     table = Table("GELU stands", "neurons replaced", "validation CER", title=title)
     for number, (place, pattern) in enumerate(PLACES.items()):
         if not options.only or number in options.only:
-            count, rate = learn(options.words, pattern, options.steps, options.set)
+            count, rate = learn(lines, pattern, options.steps, options.set)
             table.add_row(place, str(count), f"{rate:.2%}")
     Console(width=100).print(table)
 
