@@ -57,6 +57,7 @@ SETTINGS = {
         "ema_decay": 0.99,
         "validate_every": 100,
         "firing_penalty": 0.0,
+        "firing_target": 0.0,
     },
 }
 
@@ -94,7 +95,7 @@ class MixedRun(Run):
 def learn(lines: Path, pattern: str, steps: int, changes: list[str]) -> tuple[int, float]:
     """How many neurons were replaced, and the lowest validation error rate."""
     config = Config.preset("swift").with_overrides(SETTINGS).with_overrides(changes)
-    sets = training_sets(open_lines([lines], config.model.height), config)
+    sets = training_sets(open_lines([lines], config.model.height), config, allow_unknown=True)
     with tempfile.TemporaryDirectory() as folder:
         run = MixedRun(config, sets.train, sets.validation, Path(folder), max_steps=steps)
         run.pattern = pattern
@@ -113,11 +114,10 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="*", help="numbers of places, from 0")
     options = parser.parse_args()
     os.environ["SPIKEHTR_KERNELS"] = "reference"  # the CPU engine has no GELU
-    lines = options.data
-    if lines is None:
-        if options.text is None or options.words is None:
-            parser.error("needs --text and --words, or --data")
-        lines = options.words
+    lines = options.data or options.words
+    if (options.data is None) == (options.text is None or options.words is None):
+        parser.error("needs --text and --words, or --data")
+    if options.data is None:
         draw_words(options.text, lines)
     title = ", ".join([f"{options.steps} steps", *options.set])
     table = Table("GELU stands", "neurons replaced", "validation CER", title=title)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 _NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
-# Swift's and fine's: what trained best from a few thousand lines. The price keeps firing below 0.06, at T = 2 too.
+# Swift's and fine's: what trained best from a few thousand lines. The price is meant to keep firing below 0.06, at T = 2
+# too.
 _RECIPE = {
     "batch_size": 64,
     "optimizer": "muon",
@@ -17,7 +18,7 @@ _RECIPE = {
     "weight_decay": 0.2,
     "ema_decay": 0.999,
     "firing_penalty": 10.0,
-    "firing_target": 0.041,
+    "firing_target": 0.038,
 }
 TIERS: dict[str, dict[str, Any]] = {
     "tiny": {

@@ -183,6 +183,7 @@ def test_fine_tuning_has_a_length_and_a_rate_of_its_own(place, tuned, tmp_path):
     assert re.search(r"before the first step: validation CER \S+%", done.stdout)
     model = load_model(tmp_path / "a" / "best.safetensors").config
     assert (model.training.epochs, model.training.batch_size, model.training.validate_every) == (60, 16, 4)
+    assert (model.training.optimizer, model.training.weight_decay, model.training.hold) == ("adamw", 0.05, 0.0)
     assert model.model == load_model(tuned).config.model
     done = run(*words, "-o", tmp_path / "b", "-s", "training.batch_size=3", "-s", "training.epochs=7")
     assert "batches of 3" in done.stdout
@@ -203,8 +204,10 @@ def test_hand_over_to_another_neuron_with_a_teacher(place, tuned, tmp_path):
 
 @pytest.fixture(scope="module")
 def tuned(place):
-    """A model to start from."""
-    assert run(*train(place, place / "start")).returncode == 0
+    """A model to start from, trained in a way of its own."""
+    changes = ("optimizer=muon", "weight_decay=0.2", "hold=0.5")
+    more = [word for change in changes for word in ("-s", f"training.{change}")]
+    assert run(*train(place, place / "start", *more)).returncode == 0
     return place / "start" / "best.safetensors"
 
 

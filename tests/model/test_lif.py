@@ -187,7 +187,8 @@ def test_the_mixer_has_a_start_of_its_own(neuron):
 @pytest.mark.parametrize(("first", "burst"), [(False, 1), (False, 4), (True, 3)])
 def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(first, burst):
     torch.manual_seed(0)
-    net = SpikeHTR(micro(timesteps=1, encoder__spikes_first=first, encoder__pw1_burst=burst).model, 9)
+    bursts = {"encoder__pw1_burst": burst, "mixer__burst": burst}
+    net = SpikeHTR(micro(timesteps=1, encoder__spikes_first=first, **bursts).model, 9)
     with torch.no_grad():
         for module in net.modules():
             for norm in getattr(module, "driven_by", ()):

@@ -7,6 +7,7 @@ import pytest
 
 from spikehtr.config import PRESETS, Config
 from spikehtr.errors import SpikeHTRError
+from spikehtr.presets import FINE_TUNING
 from spikehtr.studies.plan import load_study, study_names
 
 OURS = sorted((Path(__file__).parents[2] / "benchmarks" / "studies").glob("*.yaml"))
@@ -116,3 +117,11 @@ def test_studies_of_our_own_have_no_table_of_the_paper(path):
     assert study.comparisons or path.stem == "recipe-many"  # what that is compared with is a row of `main`
     made = [study.config(v) for v in study.variants]
     assert len({config.to_yaml() for config in made}) == len(made)
+
+
+def test_the_fine_tuning_study_does_what_train_from_does():
+    rows = [v for v in load_study("fine-tuning").variants if v.begin == "model"]
+    assert len(rows) == 3
+    keys = [f"training.{key}" for key in ("batch_size", "optimizer", "learning_rate", "hold", "weight_decay")]
+    for row in rows:
+        assert [row.set[key] for key in keys] == [FINE_TUNING[key] for key in keys]

@@ -21,6 +21,7 @@ class TokenFire:
         self.neuron = Neuron(neuron)
 
     def __call__(self, run: Products, raw: Map, out: Map, residual: Map | None = None) -> Map:
+        assert out.fired is None or out.burst == self.neuron.burst
         run.call(
             "token_fire",
             out.reader,

@@ -88,8 +88,9 @@ class Library:
     def __init__(self, path: Path) -> None:
         dll = ctypes.CDLL(str(path))
         for name, structure in (_CALLS | {"weights": Weights, "source": Source}).items():
-            if getattr(dll, f"spikehtr_size_of_{name}")() != ctypes.sizeof(structure):
-                raise OSError(f"its {name} is not laid out as this code has it")
+            last = getattr(structure, structure._fields_[-1][0])  # the end, not the size: that may be padded
+            if getattr(dll, f"spikehtr_end_of_{name}")() != last.offset + last.size:
+                raise AttributeError(f"{name} is laid out otherwise")
         self._functions = {}
         for name, structure in _CALLS.items():
             function = getattr(dll, f"spikehtr_{name}")
@@ -130,5 +131,7 @@ def library() -> Library:
         )
     try:
         return Library(found[0])
-    except (OSError, AttributeError) as error:
-        raise SpikeHTRError(f"{found[0].name} cannot be used: {error}; install the package again") from None
+    except OSError as error:
+        raise SpikeHTRError(f"{found[0].name} cannot be used: {error}") from None
+    except AttributeError as error:
+        raise SpikeHTRError(f"{found[0].name} is of other sources ({error}): install the package again") from None

@@ -5,7 +5,7 @@
 
 PW1's neurons and the mixer's, which have no membrane shortcut, may fire bursts (`encoder.pw1_burst`, `mixer.burst`; not
 in the paper): a second spike in the same step where u_t is `burst_step` above the threshold, a third at twice that, and
-so on. Whoever reads them adds up spikes, as over steps.
+so on. Who reads them takes a spike for a spike: PW2 and FC2 add a weight for each.
 
 Nothing is kept between calls, so a line can never leak membrane into the next one. The step function has no useful
 gradient; the backward pass uses a surrogate's derivative instead, and does not flow through the reset.

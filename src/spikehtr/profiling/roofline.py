@@ -14,7 +14,8 @@ one *operation* forward and, in training, one backward:
 - in baselines: an LSTM as a linear map of every token by every weight; attention's two products: read q, k, v, write
   output; backward read q, k, v and gradient, write three gradients. Batch norm, in training only (a reader may fold it
   into the convolution before it), and layer norm as the norms above
-- AdamW and averaged weights: read weight, gradient, two moments and average, write all but the gradient, in fp32
+- AdamW and averaged weights: read weight, gradient, two moments and average, write all but the gradient, in fp32;
+  what Muon trains has one moment, and its products are left out
 
 Every tensor is counted once for each operation that needs it, in the dtype the step computes in (bf16 under autocast),
 at the shape it has, padding included. Statistics are free, and so is all that is left out: masks, positions, the
@@ -48,10 +49,11 @@ from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, TokenNorm
 from spikehtr.model.mixer import MatchedMean
 from spikehtr.model.network import Network
 from spikehtr.profiling.counts import layer_macs
+from spikehtr.training.muon import matrices_of
 
 _PRODUCTS = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
 _PASSES = (MaskedGroupNorm, TokenNorm, nn.LayerNorm, nn.BatchNorm2d, Entry, DownMix, DualResolutionFusion, HeightPool)
-_STATE = 9  # fp32 numbers AdamW and the average move for each parameter: five read, four written
+_STATE = 9  # fp32 numbers AdamW and the average move for each parameter: five read, four written; Muon two fewer
 _CHUNK = 8  # lines counted at a time: the reference needs a GiB and more a line
 
 
@@ -192,7 +194,13 @@ def counted_ops(net: nn.Module, itemsize: int) -> Iterator[OpTable]:
 
 
 def step_roofline(
-    net: Network, images: Tensor, widths: Tensor, min_lengths: Tensor | None, train: bool, half: bool
+    net: Network,
+    images: Tensor,
+    widths: Tensor,
+    min_lengths: Tensor | None,
+    train: bool,
+    half: bool,
+    muon: bool = False,
 ) -> Roofline:
     """The operations of a step on this very batch. Call it with the reference kernels chosen: others hide modules.
 
@@ -210,8 +218,9 @@ def step_roofline(
     net.train(was_training)
     ops = table.ops()
     if train:
-        weights = sum(p.numel() for p in net.parameters())
-        ops.append(Op("parameters", "optimiser", "update", weights=_STATE * weights, itemsize=4))
+        moved = _STATE * sum(p.numel() for p in net.parameters())
+        moved -= 2 * sum(p.numel() for p in matrices_of(net)) if muon else 0
+        ops.append(Op("parameters", "optimiser", "update", weights=moved, itemsize=4))
     return Roofline(ops)
 
 

@@ -162,7 +162,8 @@ def run_case(
     step.forget()
     images, widths, need = step.inputs()
     with chosen(REFERENCE):
-        counted = step_roofline(step.network(), images, widths, need, case.train, step.half)
+        muon = case.config.training.optimizer == "muon"
+        counted = step_roofline(step.network(), images, widths, need, case.train, step.half, muon)
     step.forget()
     return Row(
         case=case,

@@ -19,7 +19,8 @@
 #define INLINE static inline __attribute__((always_inline))
 #define EACH _Pragma("omp simd") for /* a loop whose rounds do not depend on each other */
 #define API __attribute__((visibility("default")))
-#define SIZE_OF(name) API int spikehtr_size_of_##name(void) { return (int)sizeof(struct name); } /* for a caller to check */
+/* Where a structure's last member ends, for a caller to check that it means the same structure. */
+#define ENDS(name, last) API int spikehtr_end_of_##name(void) { return (int)(offsetof(struct name, last) + sizeof(((struct name *)0)->last)); }
 
 typedef uint16_t bf16;
 typedef void (*task_fn)(const void *arg, int task);

@@ -193,7 +193,7 @@ CLONES static void gates_at(const struct ink *k, int t, const float *intensity, 
         }
 }
 
-SIZE_OF(ink)
+ENDS(ink, gamma_density)
 API void spikehtr_ink(const struct ink *k) {
     size_t n = (size_t)k->height * k->width;
     float *m = k->memory, *intensity = m, *edge = m + n;
@@ -241,5 +241,5 @@ CLONES static void stem_task(const void *arg, int y) {
     }
 }
 
-SIZE_OF(stem)
+ENDS(stem, stride_w)
 API void spikehtr_stem(const struct stem *s) { run_tasks(stem_task, s, s->height / s->stride_h); }

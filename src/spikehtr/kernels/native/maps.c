@@ -93,7 +93,7 @@ static void list_task(const void *arg, int block) {
         f->counts[p] = list_one_step(&step, f->raw + (size_t)p * f->channels, f->fired + (size_t)p * f->channels * f->burst);
 }
 
-SIZE_OF(fire)
+ENDS(fire, alpha)
 API void spikehtr_fire(const struct fire *f) {
     int listed = f->steps == 1 && f->neuron == 1 && f->fired && !f->out && !f->half && !f->sums && !f->residual && f->alpha == 0.0f;
     run_tasks(listed && wide_vectors() ? list_task : fire_task, f, blocks_of(f->positions));
@@ -162,7 +162,7 @@ CLONES static void depthwise_task(const void *arg, int task) {
         }
 }
 
-SIZE_OF(depthwise)
+ENDS(depthwise, kernel_w)
 API void spikehtr_depthwise(const struct depthwise *d) {
     run_tasks(depthwise_task, d, d->steps * d->height * shares_of(d->channels));
 }
@@ -189,7 +189,7 @@ CLONES static void inject_task(const void *arg, int block) {
         }
 }
 
-SIZE_OF(inject)
+ENDS(inject, beta)
 API void spikehtr_inject(const struct inject *j) { run_tasks(inject_task, j, blocks_of(j->positions)); }
 
 /* --- dual-resolution fusion: f3 += sigmoid(gate) * (avg + rho (max - avg)) of the finer map's cells ------------- */
@@ -228,7 +228,7 @@ CLONES static void fuse_task(const void *arg, int task) {
     }
 }
 
-SIZE_OF(fuse)
+ENDS(fuse, rho)
 API void spikehtr_fuse(const struct fuse *f) { run_tasks(fuse_task, f, f->steps * (f->height / f->stride_h)); }
 
 /* --- height pooling, before its nudge: attention over the rows of a column, and the maximum --------------------- */
@@ -264,5 +264,5 @@ CLONES static void attend_rows_task(const void *arg, int task) {
     }
 }
 
-SIZE_OF(attend_rows)
+ENDS(attend_rows, hidden_channels)
 API void spikehtr_attend_rows(const struct attend_rows *a) { run_tasks(attend_rows_task, a, a->steps * a->width); }

@@ -215,8 +215,8 @@ static void product_task(const void *arg, int task) {
 }
 
 /* out [T, P', N] = x's rows . weights + bias. Maps that are read in tiles need 32 rows and 64 bytes of slack behind. */
-SIZE_OF(weights)
-SIZE_OF(source)
+ENDS(weights, bias)
+ENDS(source, burst)
 API void spikehtr_product(const struct weights *w, const struct source *x, int mode, float *out, float *sums, int threads) {
     struct job job = {.w = w, .x = x, .out = out, .sums = sums, .mode = mode};
     job.out_h = (x->height + x->stride_h - 1) / x->stride_h;

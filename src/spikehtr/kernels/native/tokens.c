@@ -53,7 +53,7 @@ CLONES static void token_fire_task(const void *arg, int block) {
         }
 }
 
-SIZE_OF(token_fire)
+ENDS(token_fire, burst_step)
 API void spikehtr_token_fire(const struct token_fire *f) { run_tasks(token_fire_task, f, token_blocks(f->length)); }
 
 /* --- linear attention: y_i = q_i (sum_j k_j v_j^T) / (1 + |q_i . sum_j k_j|), head by head --------------------- */
@@ -92,7 +92,7 @@ CLONES static void attention_task(const void *arg, int task) {
     }
 }
 
-SIZE_OF(attention)
+ENDS(attention, depth)
 API void spikehtr_attention(const struct attention *a) { run_tasks(attention_task, a, a->steps * a->heads); }
 
 /* --- elementwise, over n numbers shared out in parts ------------------------------------------------------------- */
@@ -136,5 +136,5 @@ CLONES static void elementwise_task(const void *arg, int block) {
     }
 }
 
-SIZE_OF(elementwise)
+ENDS(elementwise, lda)
 API void spikehtr_elementwise(const struct elementwise *e) { run_tasks(elementwise_task, e, token_blocks(e->rows)); }
