@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 _NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
-# Swift's and fine's: what trained best from a few thousand lines. The price is meant to keep firing below 0.06, at T = 2
-# too.
+# Swift's and fine's: what trained best from a few thousand lines. The price is meant to keep firing below 0.06,
+# at T = 2 too.
 _RECIPE = {
     "batch_size": 64,
     "optimizer": "muon",

@@ -8,6 +8,7 @@ from spikehtr.model.encoder import ConvMix2d, DownMix, HeightPool, SpikingConv2d
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.profiling.counts import counted_layers
 from spikehtr.profiling.roofline import Ceilings, Op, Roofline, counted_ops, measure_ceilings, step_roofline
+from spikehtr.training.muon import matrices_of
 
 T, B = 2, 3
 
@@ -99,6 +100,8 @@ def test_a_training_step_counts_each_weight_once_and_updates_it():
         assert (9 * few.activations, 9 * few.flops) == (many.activations, many.flops)
     parameters = sum(p.numel() for p in net.parameters())
     assert [op.moved for op in small.ops if op.direction == "update"] == [36 * parameters]
+    muon = step_roofline(net, *batch(lines=3), None, train=True, half=True, muon=True)
+    assert muon.ops[-1].moved == 36 * parameters - 8 * sum(p.numel() for p in matrices_of(net))
     heads = [op.direction for op in small.ops if op.name == "head.linear"]
     assert heads == ["forward", "forward", "backward", "forward", "backward"]  # the preview learns nothing
     assert all(p.grad is None for p in net.parameters())
