@@ -3,10 +3,11 @@
 python benchmarks/gap.py --text CORPUS --words WORDS
 python benchmarks/gap.py --text CORPUS --words WORDS --only 0 --set training.spike_anneal.until=0.6   # another recipe
 python benchmarks/gap.py --data LINES --set data.max_width=384                                        # lines of yours
+python benchmarks/gap.py --data LINES --preset fine --device cuda --minutes 8 --only 2                # a whole network
 
 CORPUS is any plain text; words of it are drawn, two to a line, into the folder WORDS in the two fonts that come with
 the package. A network of swift's kind learns to read them, or LINES in any format, 500 steps of 24 lines: a few minutes
-a place on one core.
+a place on one core. With --preset it is that network, trained as it is.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.data.synth import synthesise
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.network import Network
+from spikehtr.training.devices import make_fabric
 from spikehtr.training.loop import Run
 from spikehtr.training.sets import training_sets
 
@@ -92,12 +94,13 @@ class MixedRun(Run):
         return net
 
 
-def learn(lines: Path, pattern: str, steps: int, changes: list[str]) -> tuple[int, float]:
+def learn(
+    config: Config, lines: Path, pattern: str, device: str, steps: int | None, minutes: float | None
+) -> tuple[int, float]:
     """How many neurons were replaced, and the lowest validation error rate."""
-    config = Config.preset("swift").with_overrides(SETTINGS).with_overrides(changes)
     sets = training_sets(open_lines([lines], config.model.height), config, allow_unknown=True)
     with tempfile.TemporaryDirectory() as folder:
-        run = MixedRun(config, sets.train, sets.validation, Path(folder), max_steps=steps)
+        run = MixedRun(config, sets.train, sets.validation, Path(folder), make_fabric(device), steps, minutes)
         run.pattern = pattern
         count = with_gelu(run.net, pattern)
         run.fit()
@@ -109,21 +112,29 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="plain text whose words are drawn")
     parser.add_argument("--words", type=Path, help="folder for the drawn words; drawn once")
     parser.add_argument("--data", type=Path, help="lines to read instead")
-    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--preset", help="this network instead of a small one of swift's kind")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, help="500 unless told, or by the clock:")
+    parser.add_argument("--minutes", type=float)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting; repeatable")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of places, from 0")
     options = parser.parse_args()
-    os.environ["SPIKEHTR_KERNELS"] = "reference"  # the CPU engine has no GELU
+    if options.device == "cpu":
+        os.environ["SPIKEHTR_KERNELS"] = "reference"  # the CPU engine has no GELU
+    steps = options.steps or (None if options.minutes else 500)
+    config = Config.preset(options.preset or "swift")
+    config = (config if options.preset else config.with_overrides(SETTINGS)).with_overrides(options.set)
     lines = options.data or options.words
     if (options.data is None) == (options.text is None or options.words is None):
         parser.error("needs --text and --words, or --data")
     if options.data is None:
         draw_words(options.text, lines)
-    title = ", ".join([f"{options.steps} steps", *options.set])
+    length = f"{steps} steps" if steps else f"{options.minutes:g} minutes"
+    title = ", ".join([options.preset or "a small network", length, *options.set])
     table = Table("GELU stands", "neurons replaced", "validation CER", title=title)
     for number, (place, pattern) in enumerate(PLACES.items()):
         if not options.only or number in options.only:
-            count, rate = learn(lines, pattern, options.steps, options.set)
+            count, rate = learn(config, lines, pattern, options.device, steps, options.minutes)
             table.add_row(place, str(count), f"{rate:.2%}")
     Console(width=100).print(table)
 
