@@ -54,17 +54,19 @@ def assert_parity(net, images, widths, monkeypatch, tolerance):
 
 @pytest.mark.parametrize(("steps", "neuron", "entry"), [(2, "lif", "inkcoder"), (1, "gelu", "repeat")])
 def test_outputs_and_every_gradient(steps, neuron, entry, monkeypatch):
-    still = {"mixer__dropout": 0.0, "mixer__drop_path": 0.0, "mixer__burst": 2}
-    net = build(micro(timesteps=steps, neuron=neuron, entry=entry, **still, **SMALL)).train()
+    variant = {"timesteps": steps, "neuron": neuron, "entry": entry, "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
+    net = build(micro(**variant, **SMALL)).train()
     images = torch.rand(2, 1, 4, 5, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     assert_parity(net, images, torch.tensor([5, 2]), monkeypatch, 1e-3)
 
 
-@pytest.mark.parametrize(("softness", "first"), [pytest.param(0.6, False, marks=pytest.mark.slow), (0.0, True)])
-def test_outputs_and_every_gradient_on_a_coarse_grid(softness, first, monkeypatch):
+@pytest.mark.parametrize(
+    ("softness", "first", "burst"), [pytest.param(0.6, False, 1, marks=pytest.mark.slow), (0.0, True, 2)]
+)
+def test_outputs_and_every_gradient_on_a_coarse_grid(softness, first, burst, monkeypatch):
     grid = {"encoder__stem_stride": (4, 2), "encoder__strides": ((1, 1), (2, 2), (2, 1)), "encoder__channels": (8, 12)}
     still = {"timesteps": 1, "mixer__blocks": ["LK"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
-    bursts = {"encoder__spikes_first": first, "encoder__pw1_burst": 3}
+    bursts = {"encoder__spikes_first": first, "encoder__pw1_burst": 3, "mixer__burst": burst}
     net = build(micro(**SMALL | grid | still | bursts | {"height": 16})).train()
     set_softness(net, softness)
     images = torch.rand(2, 1, 16, 11, generator=torch.Generator().manual_seed(1)).to(DEVICE)
