@@ -214,9 +214,10 @@ static void product_task(const void *arg, int task) {
     finish(job, out, rows, sums, first, end);
 }
 
-/* out [T, P', N] = x's rows . weights + bias. Maps that are read in tiles need 32 rows and 64 bytes of slack behind. */
 ENDS(weights, bias)
 ENDS(source, burst)
+
+/* out [T, P', N] = x's rows . weights + bias. Maps that are read in tiles need 32 rows and 64 bytes of slack behind. */
 API void spikehtr_product(const struct weights *w, const struct source *x, int mode, float *out, float *sums, int threads) {
     struct job job = {.w = w, .x = x, .out = out, .sums = sums, .mode = mode};
     job.out_h = (x->height + x->stride_h - 1) / x->stride_h;
