@@ -75,20 +75,20 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 @torch.no_grad()
 def restore(checkpoint: Checkpoint, net: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage) -> None:
-    """Put network, optimiser and average where the checkpoint's run was."""
+    """Put network, optimiser and average where the checkpoint's run was; the checkpoint stays as it is."""
     moments = defaultdict[str, dict[str, Tensor]](dict)  # by parameter: whatever the optimiser kept of it
     for place, value in checkpoint.tensors.items():
         kind, _, name = place.partition(".")
         if kind not in ("net", "average"):
             moments[name][kind] = value
-    # AdamW keeps its step counter on the CPU, unless it is the fused one.
-    stays = set() if optimizer.defaults.get("fused") else {"step"}
+    here = () if optimizer.defaults.get("fused") else ("step",)  # AdamW's counter is on the CPU, but for the fused one
     for name, p in net.named_parameters():
         p.copy_(checkpoint.tensors[f"net.{name}"])
         average.values[name].copy_(checkpoint.tensors[f"average.{name}"])
         if name in moments:
-            kept = moments[name].items()
-            optimizer.state[p] = {kind: v.clone() if kind in stays else v.to(p.device) for kind, v in kept}
+            optimizer.state[p] = {
+                kind: value.to("cpu" if kind in here else p.device, copy=True) for kind, value in moments[name].items()
+            }
     for name, value in kept_buffers(net).items():
         value.copy_(checkpoint.tensors[f"net.{name}"])
         average.buffers[name].copy_(checkpoint.tensors[f"average.{name}"])
