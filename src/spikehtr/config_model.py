@@ -18,6 +18,7 @@ NonNegative = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=1)]
 Block = Literal["LA", "QK", "LK"]
 Burst = Annotated[int, Field(ge=1, le=8)]
+Neurons = Literal["all", "read"]
 Stride = Annotated[tuple[Literal[1, 2, 4], Literal[1, 2, 4]], Field(strict=False)]  # height, width
 
 
@@ -85,6 +86,8 @@ class EncoderConfig(Section):
     expansion: Positive = 4.0  # PW1 widens by this
     kernel: Count = 5  # of the depthwise convolution, odd
     norm_groups: Count = 8  # of every GroupNorm; lowered to a divisor where the width asks for it
+    # Which neurons there are: all (the paper), or those whose spikes a product reads, PW1's; see `mixer.neurons`.
+    neurons: Neurons = "all"
     spikes_first: bool = False  # neuron before each convolution, sums after its norm: every convolution reads spikes
     bypass: bool = True  # membrane shortcut, Eq. 8; there is none with spikes_first
     bypass_init: float = 0.05  # alpha at the start ("near 0")
@@ -101,6 +104,8 @@ class EncoderConfig(Section):
             raise ValueError("kernel must be odd")
         if math.prod(stride[1] for stride in (self.stem_stride, *self.strides)) != 4:
             raise ValueError("the widths of stem_stride and strides must multiply to 4: there are W/4 tokens")
+        if self.spikes_first and self.neurons != "all":
+            raise ValueError("with spikes_first every convolution reads spikes: neurons must be all")
         return self
 
 
@@ -131,6 +136,8 @@ class MixerConfig(Section):
     lk_expansion: Positive = 1.75
     dropout: BelowOne = 0.10
     drop_path: BelowOne = 0.20  # at the last block; ramped linearly from 0
+    # all (the paper), or read: none at a branch's end, whose spikes are added to the stream and read by no product.
+    neurons: Neurons = "all"
     start_bias: float | None = None  # lif.start_bias for the mixer, without membrane shortcuts; None: as all others
     burst: Burst = 1  # most spikes of one of its neurons in a step; the paper: 1
 

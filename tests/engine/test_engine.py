@@ -52,6 +52,12 @@ VARIANTS = {
     },
     "edges only": {"inkcoder__evidence": "edge", "inkcoder__gamma_density": 1.5, "inkcoder__edge_scale": 3},
     "mixers, bursts": {"mixer__blocks": ("LA", "QK", "LK"), "mixer__burst": 3, "lif__burst_step": 0.25},
+    "read, bursts": {
+        "encoder__neurons": "read",
+        "encoder__pw1_burst": 3,
+        "mixer__neurons": "read",
+        "mixer__blocks": ("LA", "QK", "LK"),
+    },
     "mixers": {"mixer__blocks": ("LA", "QK", "LK"), "mixer__lk_expansion": 1.25},
     "merge only": {"reducer__mode": "merge-only", "reducer__tau": 1e-4},
     "prune only": {"reducer__mode": "prune-only", "reducer__eta": 9.0, "reducer__gamma": 0.3, "reducer__tau": 1e-4},

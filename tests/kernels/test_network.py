@@ -73,6 +73,15 @@ def test_outputs_and_every_gradient_on_a_coarse_grid(softness, first, burst, mon
     assert_parity(net, images, torch.tensor([11, 6]), monkeypatch, 1e-3)
 
 
+@pytest.mark.parametrize("neuron", ["lif", "gelu"])
+def test_outputs_and_every_gradient_without_neurons_that_nobody_reads(neuron, monkeypatch):
+    read = {"encoder__neurons": "read", "mixer__neurons": "read", "encoder__pw1_burst": 2, "neuron": neuron}
+    still = {"mixer__blocks": ["LK", "QK"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
+    net = build(micro(**SMALL | read | still)).train()
+    images = torch.rand(2, 1, 4, 6, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    assert_parity(net, images, torch.tensor([6, 3]), monkeypatch, 1e-3)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from([1, 3]), st.sampled_from([(3, 3), (7, 3), (7, 7)]), st.integers(1, 9), st.integers(1, 13))
 def test_a_convolution_of_an_image(channels, kernel, height, width):

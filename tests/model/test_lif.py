@@ -4,9 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from conftest import micro
 from spikehtr.config import LIFConfig
+from spikehtr.config_model import EncoderConfig
 from spikehtr.model.lif import MultiStepLIF, expected_firing, lif
 from spikehtr.model.recognizer import SpikeHTR
 
@@ -142,6 +144,28 @@ def test_bursts_of_the_mixer_are_all_its_neurons():
     neurons = {name: m for name, m in net.named_modules() if isinstance(m, MultiStepLIF)}
     assert {m.burst for name, m in neurons.items() if name.startswith("mixer")} == {4}
     assert {m.burst for name, m in neurons.items() if not name.startswith("mixer")} == {1}
+
+
+def test_neurons_that_a_product_reads():
+    """Those alone: elsewhere a norm's output goes on as it is, once."""
+    blocks = ("LA", "QK", "LK")
+    config = micro(encoder__neurons="read", mixer__neurons="read", mixer__blocks=blocks).model
+    net, every = SpikeHTR(config, 9), SpikeHTR(micro(mixer__blocks=blocks).model, 9)
+    names, all_names = ({n for n, m in x.named_modules() if isinstance(m, MultiStepLIF)} for x in (net, every))
+    ends = ("pw1.neuron", "fc1.neuron", "qkv.neuron", "qk.neuron", "dw_neuron")
+    assert names == {name for name in all_names if name.endswith(ends)}
+    assert len(all_names) > len(names)
+    assert not any(name.endswith(".alpha") for name, _ in net.named_parameters())
+    conv, x, widths = net.encoder.stage1.conv, torch.randn(2, 1, config.dim // 4, 4, 6), torch.tensor([6])
+    assert torch.equal(conv(x, widths), conv.norm(conv.conv(x.flatten(0, 1)).unflatten(0, (2, 1)), widths))
+    mlp, tokens = net.mixer.blocks[0].mlp, torch.randn(2, 1, 3, config.dim)
+    expected = mlp.fc2.norm(mlp.fc2.linear(mlp.fc1(mlp.norm(tokens))))
+    assert torch.equal(mlp(tokens, torch.ones(1, 3, dtype=torch.bool)), expected)
+
+
+def test_spikes_first_needs_all_neurons():
+    with pytest.raises(ValidationError, match="every convolution reads spikes"):
+        EncoderConfig(spikes_first=True, neurons="read")
 
 
 @pytest.mark.parametrize("first", [False, True])

@@ -42,6 +42,8 @@ class Neuron:
     """LIF with the network's constants, or none."""
 
     def __init__(self, module: nn.Module | None) -> None:
+        if isinstance(module, nn.Identity):
+            module = None
         assert module is None or isinstance(module, MultiStepLIF)
         self.kind = NO_NEURON if module is None else LIF
         self.decay = 0.0 if module is None else module.config.decay

@@ -111,7 +111,11 @@ def _spiking_conv(plan: Plan, name: str, module: SpikingConv2d, x: str) -> str:
 
 
 def _fires(plan: Plan, name: str, neuron: nn.Module, x: str, *reader: tuple[str, object]) -> str:
-    """A neuron and what alone reads its spikes, where given: one part, unless it fires bursts, which NIR has not."""
+    """A neuron and what alone reads its spikes, where given: one part, unless it fires bursts, which NIR has not. Where
+    a network has no neuron, x goes on."""
+    if isinstance(neuron, nn.Identity):
+        assert not reader
+        return x
     assert isinstance(neuron, MultiStepLIF)
     c, shape = neuron.config, plan.shapes[x]
     if neuron.burst == 1:

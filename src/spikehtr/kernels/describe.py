@@ -21,7 +21,7 @@ class Neuron(NamedTuple):
 
 
 def describe(module: nn.Module | None) -> Neuron:
-    """A module from `make_neuron`, nn.SiLU, or none at all."""
+    """A module from `make_neuron`, nn.SiLU, or none at all (nn.Identity, too)."""
     from spikehtr.model.lif import MultiStepLIF
 
     if isinstance(module, MultiStepLIF):
@@ -31,6 +31,6 @@ def describe(module: nn.Module | None) -> Neuron:
         return Neuron(kind, c.decay, c.threshold, *surrogate, module.softness, module.burst, c.burst_step)
     if isinstance(module, nn.GELU | nn.SiLU):
         return Neuron(GELU if isinstance(module, nn.GELU) else SILU)
-    if module is None:
+    if module is None or isinstance(module, nn.Identity):
         return Neuron()
     raise TypeError(f"no kernel for {type(module).__name__}")

@@ -49,6 +49,8 @@ class SpikingConv2d(nn.Module):
 
     With `spikes_first` Y = Norm(Conv(LIF(Norm'(X)))) instead: the convolution reads spikes, and what is analog stays in
     the sum that follows. Norm' sets each channel's threshold; where X is a norm's output already, there is none.
+
+    With `neurons = "read"` there is a neuron only where nothing but its spikes goes on; elsewhere Y = H.
     """
 
     def __init__(
@@ -72,8 +74,9 @@ class SpikingConv2d(nn.Module):
         self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
         self.norm = MaskedGroupNorm(cout, groups_of_norm)
         drive = (self.drive or after) if self.first else self.norm
-        self.neuron = make_neuron(config, drive, burst, start_bias)
-        wanted = bypass and config.encoder.bypass and not self.first
+        fires = not bypass or config.encoder.neurons == "all"
+        self.neuron = make_neuron(config, drive, burst, start_bias) if fires else nn.Identity()
+        wanted = bypass and fires and config.encoder.bypass and not self.first
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
 
     def forward(self, x: Tensor, widths: Tensor, read: Tensor | None = None) -> Tensor:

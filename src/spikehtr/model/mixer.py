@@ -2,7 +2,8 @@
 
 Tokens are [T, B, L, d]; `mask` [B, L] is True at valid ones. Norms are per token and linear maps too, so padding can
 only leak through sums over tokens (linear attention) and depthwise kernels (LK): those two mask it. Every operator
-holds two neurons, one on its features and one on its output, so a block adds whole spikes to the residual stream.
+holds two neurons, one on its features and one on its output, so a block adds whole spikes to the residual stream. With
+`neurons = "read"` the second is left out, and a block adds what would have driven it.
 """
 
 from __future__ import annotations
@@ -49,13 +50,15 @@ def project(linear: nn.Linear, x: Tensor) -> Tensor:
 
 
 class SpikingLinear(nn.Module):
-    """Linear map, norm, neuron: [T, B, L, din] -> [T, B, L, dout]."""
+    """Linear map, norm, neuron: [T, B, L, din] -> [T, B, L, dout]. `last`: of a branch."""
 
-    def __init__(self, config: ModelConfig, din: int, dout: int) -> None:
+    def __init__(self, config: ModelConfig, din: int, dout: int, last: bool = False) -> None:
         super().__init__()
+        c = config.mixer
         self.linear = nn.Linear(din, dout, bias=False)
         self.norm = TokenNorm(dout)
-        self.neuron = make_neuron(config, self.norm, config.mixer.burst, config.mixer.start_bias)
+        fires = not last or c.neurons == "all"
+        self.neuron = make_neuron(config, self.norm, c.burst, c.start_bias) if fires else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         return norm_and_fire(self.norm, self.neuron, self.linear(x))
@@ -76,7 +79,8 @@ class MatchedMean(nn.Module):
 
 
 class Branch(nn.Module, ABC):
-    """What a block adds to its stream [T, B, L, d], mask [B, L]: spikes of `outlet`'s neuron, driven by `drive`."""
+    """What a block adds to its stream [T, B, L, d], mask [B, L]: spikes of `outlet`'s neuron, driven by `drive`, or the
+    drive's norm where there is no neuron."""
 
     out: SpikingLinear
 
@@ -101,7 +105,7 @@ class LinearAttention(Branch):
         self.norm = TokenNorm(config.dim)
         self.qkv = SpikingLinear(config, config.dim, 3 * config.dim)
         self.mean = MatchedMean()
-        self.out = SpikingLinear(config, config.dim, config.dim)
+        self.out = SpikingLinear(config, config.dim, config.dim, last=True)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         qkv = self.qkv(self.norm(x))  # [T, B, L, 3 d]
@@ -126,7 +130,7 @@ class QKMix(Branch):
         self.norm = TokenNorm(config.dim)
         self.qk = SpikingLinear(config, config.dim, 2 * config.dim)
         self.gate = nn.Linear(config.dim, config.dim)
-        self.out = SpikingLinear(config, config.dim, config.dim)
+        self.out = SpikingLinear(config, config.dim, config.dim, last=True)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm(x)
@@ -154,7 +158,7 @@ class LargeKernel(Branch):
         self.dw = nn.Conv1d(wide, wide, c.lk_kernel, padding=c.lk_kernel // 2, groups=wide, bias=False)
         self.dw_norm = TokenNorm(wide)
         self.dw_neuron = make_neuron(config, self.dw_norm, c.burst, c.start_bias)
-        self.out = SpikingLinear(config, wide, config.dim)
+        self.out = SpikingLinear(config, wide, config.dim, last=True)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         u, v, g = project(self.inp, self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
@@ -171,7 +175,7 @@ class SpikingMLP(Branch):
         wide = round(config.mixer.mlp_ratio * config.dim)
         self.norm = TokenNorm(config.dim)
         self.fc1 = SpikingLinear(config, config.dim, wide)
-        self.fc2 = SpikingLinear(config, wide, config.dim)
+        self.fc2 = SpikingLinear(config, wide, config.dim, last=True)
 
     @property
     def outlet(self) -> SpikingLinear:
