@@ -69,10 +69,8 @@ def main() -> None:
                 moved, spread = (drive - drive2).square(), (drive - drive.mean()).square()
                 parts = [moved, spread, (fired - fired2).abs(), fired + fired2]
                 sums[name] += torch.stack([part.sum() for part in parts])
-    table = Table(
-        "layer",
-        title=f"{options.model}, {len(lines)} lines of {options.data} {options.split}, pixels + {options.noise:g}",
-    )
+    which = f"{len(lines)} lines of {options.data} {options.split}"
+    table = Table("layer", title=f"{options.model}, {which}, pixels + {options.noise:g}")
     for head in ("drive changed", "spikes changed"):
         table.add_column(head, justify="right")
     for name, (moved, spread, other, every) in sums.items():
