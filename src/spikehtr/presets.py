@@ -18,7 +18,7 @@ _RECIPE = {
     "weight_decay": 0.2,
     "ema_decay": 0.999,
     "firing_penalty": 10.0,
-    "firing_target": 0.038,
+    "firing_target": 0.028,
 }
 TIERS: dict[str, dict[str, Any]] = {
     "tiny": {
@@ -78,8 +78,9 @@ TIERS: dict[str, dict[str, Any]] = {
                 "channels": (64, 128),
                 "depths": (1, 1, 3),
                 "expansion": 2.0,
-                "bypass_init": 1.0,
+                "neurons": "read",
                 "pw1_start_bias": 0.0,
+                "pw1_burst": 4,
             },
             "reducer": {"gamma": 0.4},
             "mixer": {
@@ -88,7 +89,9 @@ TIERS: dict[str, dict[str, Any]] = {
                 "mlp_ratio": 2.5,
                 "lk_kernel": 15,
                 "lk_expansion": 1.0,
+                "neurons": "read",
                 "start_bias": 0.0,
+                "burst": 4,
             },
         },
         "data": {"max_width": 1024},
@@ -107,9 +110,9 @@ TIERS: dict[str, dict[str, Any]] = {
                 "strides": ((1, 1), (2, 2), (2, 1)),
                 "depths": (1, 1, 2),
                 "expansion": 2.5,
-                "bypass_init": 1.0,
+                "neurons": "read",
                 "pw1_start_bias": 0.0,
-                "pw1_burst": 8,
+                "pw1_burst": 4,
             },
             "reducer": {"gamma": 0.4},
             "mixer": {
@@ -118,7 +121,9 @@ TIERS: dict[str, dict[str, Any]] = {
                 "mlp_ratio": 2.5,
                 "lk_kernel": 15,
                 "lk_expansion": 1.0,
+                "neurons": "read",
                 "start_bias": 0.0,
+                "burst": 4,
             },
         },
         "data": {
