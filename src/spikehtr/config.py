@@ -47,6 +47,11 @@ class Config(Section):
                 "that loss alone trains the head that tells what to merge"
             )
         ceiling = self.training.bypass_anneal
+        if m.encoder.neurons == "read" and (ceiling.until > 0 or self.training.bypass_penalty > 0):
+            raise ValueError(
+                "training.bypass_anneal and training.bypass_penalty are about membrane shortcuts, and there are none "
+                "with model.encoder.neurons=read: leave them at 0, or set that to all"
+            )
         if ceiling.until > 0 and ceiling.to > abs(m.encoder.bypass_init):
             raise ValueError(
                 f"training.bypass_anneal.to {ceiling.to:g} is above model.encoder.bypass_init "

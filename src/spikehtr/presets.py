@@ -79,6 +79,7 @@ TIERS: dict[str, dict[str, Any]] = {
                 "depths": (1, 1, 3),
                 "expansion": 2.0,
                 "neurons": "read",
+                "bypass_init": 1.0,  # for who asks for all neurons
                 "pw1_start_bias": 0.0,
                 "pw1_burst": 4,
             },
@@ -111,6 +112,7 @@ TIERS: dict[str, dict[str, Any]] = {
                 "depths": (1, 1, 2),
                 "expansion": 2.5,
                 "neurons": "read",
+                "bypass_init": 1.0,  # for who asks for all neurons
                 "pw1_start_bias": 0.0,
                 "pw1_burst": 4,
             },

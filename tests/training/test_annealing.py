@@ -51,6 +51,13 @@ def test_a_ceiling_above_its_start_is_refused():
         Config().with_overrides({"training.bypass_anneal": {"until": 0.5, "to": 0.1}})
 
 
+@pytest.mark.parametrize("aim", [{"bypass_anneal": {"until": 0.5, "to": 0.01}}, {"bypass_penalty": 0.1}])
+def test_what_is_asked_of_shortcuts_that_are_not_there_is_refused(aim):
+    asked = Config().with_overrides({f"training.{key}": value for key, value in aim.items()})
+    with pytest.raises(ConfigError, match=r"none with model.encoder.neurons=read"):
+        asked.with_overrides({"model.encoder.neurons": "read"})
+
+
 def test_alphas_are_held_from_both_sides():
     net = SpikeHTR(micro().model, 5)
     alphas = shortcuts(net)
