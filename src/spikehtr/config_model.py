@@ -89,7 +89,7 @@ class EncoderConfig(Section):
     # Which neurons there are: all (the paper), or those whose spikes a product reads, PW1's; see `mixer.neurons`.
     neurons: Neurons = "all"
     spikes_first: bool = False  # neuron before each convolution, sums after its norm: every convolution reads spikes
-    bypass: bool = True  # membrane shortcut, Eq. 8; there is none with spikes_first
+    bypass: bool = True  # membrane shortcut, Eq. 8; none with spikes_first, or without all neurons
     bypass_init: float = 0.05  # alpha at the start ("near 0")
     pw1_start_bias: float | None = None  # lif.start_bias for PW1, whose neurons have no shortcut; None: as all others
     pw1_burst: Burst = 1  # most spikes of one of PW1's neurons in a step; the paper: 1
@@ -107,6 +107,11 @@ class EncoderConfig(Section):
         if self.spikes_first and self.neurons != "all":
             raise ValueError("with spikes_first every convolution reads spikes: neurons must be all")
         return self
+
+    @property
+    def shortcuts(self) -> bool:
+        """Whether there are membrane shortcuts."""
+        return self.bypass and self.neurons == "all" and not self.spikes_first
 
 
 class ReducerConfig(Section):

@@ -25,6 +25,7 @@ def place(tmp_path_factory):
         (folder / "lines" / f"{number}.txt").write_text(word)
     save(folder / "lif.safetensors", micro())
     save(folder / "gelu.safetensors", micro(neuron="gelu"))
+    save(folder / "read.safetensors", micro(encoder__neurons="read", mixer__neurons="read"))
     save(folder / "crnn.safetensors", Config.preset("cnn-blstm").with_overrides({"model.baseline.scale": 1 / 8}))
     return folder
 
@@ -59,6 +60,14 @@ def test_json(place):
     args = ("profile", place / "lif.safetensors", "-d", place / "lines", "--split", "all", "-n", 1)
     found = json.loads(run(*args, "--json", "--pj-byte", 0).stdout)
     assert all(total["memory"] == 0 for total in found["totals"])
+
+
+def test_where_there_is_no_shortcut_none_is_switched_off(place):
+    args = ("profile", place / "read.safetensors", "-d", place / "lines", "--split", "all", "-n", 1)
+    found = json.loads(run(*args, "--json").stdout)
+    assert set(found["energy"]) == {"Default", "Ideal"}
+    modules = {m["name"] for m in found["firing"]["modules"]}
+    assert {name for name in modules if name.startswith("Enc")} == {f"Enc-S{stage}-B0-PW1" for stage in (1, 2, 3)}
 
 
 def test_calibration_has_no_part_in_it(place, tmp_path):

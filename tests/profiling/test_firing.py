@@ -10,8 +10,13 @@ from spikehtr.profiling.firing import Firing, by_stage, distribution, global_rat
 from spikehtr.profiling.names import ENCODER, MIXER, spiking_modules
 from spikehtr.profiling.recording import recording
 
-VARIANTS = [{}, {"timesteps": 1}, {"encoder__spikes_first": True}, {"encoder__stem_stride": [2, 2],
-            "encoder__strides": [[1, 1], [2, 2], [2, 1]]}]  # fmt: skip
+VARIANTS = [
+    {},
+    {"timesteps": 1},
+    {"encoder__spikes_first": True},
+    {"encoder__neurons": "read", "mixer__neurons": "read"},
+    {"encoder__stem_stride": [2, 2], "encoder__strides": [[1, 1], [2, 2], [2, 1]]},
+]
 
 
 def fire(net, *lines):

@@ -76,7 +76,7 @@ class SpikingConv2d(nn.Module):
         drive = (self.drive or after) if self.first else self.norm
         fires = not bypass or config.encoder.neurons == "all"
         self.neuron = make_neuron(config, drive, burst, start_bias) if fires else nn.Identity()
-        wanted = bypass and fires and config.encoder.bypass and not self.first
+        wanted = bypass and config.encoder.shortcuts
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
 
     def forward(self, x: Tensor, widths: Tensor, read: Tensor | None = None) -> Tensor:

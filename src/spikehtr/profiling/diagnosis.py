@@ -86,7 +86,7 @@ def diagnose(
     measured = measure(net, lines, batch_size, workers, ahead)
     rows = [hybrid("Default", measured.ledger, f"as trained, CER {_cer_text(measured.predictions)}")]
     done += len(lines)
-    if net.config.encoder.bypass and not net.config.encoder.spikes_first:
+    if net.config.encoder.shortcuts:
         pure = measure(with_changes(net, _BYPASS), lines, batch_size, workers, ahead)
         done += len(lines)
         told = f"shortcut off, not trained so: CER {_cer_text(pure.predictions)}"
@@ -113,9 +113,8 @@ def diagnose(
 
 def lines_to_read(net: SpikeHTR, lines: Lines) -> int:
     """How many lines `diagnose` reads in all, for a progress bar."""
-    bypass = net.config.encoder.bypass and not net.config.encoder.spikes_first
     tried = {t for t in (1, 2, 4, net.config.timesteps) if t <= net.config.max_timesteps}
-    return len(lines) * (2 if bypass else 1) + len(tried) * min(_FEW, len(lines))
+    return len(lines) * (2 if net.config.encoder.shortcuts else 1) + len(tried) * min(_FEW, len(lines))
 
 
 def some(lines: Lines, count: int) -> Lines:
