@@ -86,7 +86,7 @@ class EncoderConfig(Section):
     expansion: Positive = 4.0  # PW1 widens by this
     kernel: Count = 5  # of the depthwise convolution, odd
     norm_groups: Count = 8  # of every GroupNorm; lowered to a divisor where the width asks for it
-    # Which neurons there are: all (the paper), or those whose spikes a product reads, PW1's; see `mixer.neurons`.
+    # all (the paper), or read: those whose spikes a product reads, which are PW1's, or with spikes_first all.
     neurons: Neurons = "all"
     spikes_first: bool = False  # neuron before each convolution, sums after its norm: every convolution reads spikes
     bypass: bool = True  # membrane shortcut, Eq. 8; none with spikes_first, or without all neurons
@@ -104,8 +104,6 @@ class EncoderConfig(Section):
             raise ValueError("kernel must be odd")
         if math.prod(stride[1] for stride in (self.stem_stride, *self.strides)) != 4:
             raise ValueError("the widths of stem_stride and strides must multiply to 4: there are W/4 tokens")
-        if self.spikes_first and self.neurons != "all":
-            raise ValueError("with spikes_first every convolution reads spikes: neurons must be all")
         return self
 
     @property

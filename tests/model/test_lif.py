@@ -4,11 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from conftest import micro
 from spikehtr.config import LIFConfig
-from spikehtr.config_model import EncoderConfig
 from spikehtr.model.lif import MultiStepLIF, expected_firing, lif
 from spikehtr.model.recognizer import SpikeHTR
 
@@ -163,9 +161,10 @@ def test_neurons_that_a_product_reads():
     assert torch.equal(mlp(tokens, torch.ones(1, 3, dtype=torch.bool)), expected)
 
 
-def test_spikes_first_needs_all_neurons():
-    with pytest.raises(ValidationError, match="every convolution reads spikes"):
-        EncoderConfig(spikes_first=True, neurons="read")
+def test_with_spikes_first_a_product_reads_every_neuron_of_the_encoder():
+    every, read = (SpikeHTR(micro(encoder__spikes_first=True, encoder__neurons=n).model, 9) for n in ("all", "read"))
+    names = [{name for name, m in net.named_modules() if isinstance(m, MultiStepLIF)} for net in (every, read)]
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize("first", [False, True])

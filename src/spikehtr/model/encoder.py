@@ -74,7 +74,7 @@ class SpikingConv2d(nn.Module):
         self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
         self.norm = MaskedGroupNorm(cout, groups_of_norm)
         drive = (self.drive or after) if self.first else self.norm
-        fires = not bypass or config.encoder.neurons == "all"
+        fires = not bypass or self.first or config.encoder.neurons == "all"
         self.neuron = make_neuron(config, drive, burst, start_bias) if fires else nn.Identity()
         wanted = bypass and config.encoder.shortcuts
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
