@@ -10,7 +10,7 @@ from conftest import micro
 from spikehtr import SpikeHTR
 from spikehtr.baselines import build
 from spikehtr.config import Config, TrainingConfig
-from spikehtr.training.muon import Muon, matrices_of, orthogonal, orthogonal_all
+from spikehtr.training.muon import Muon, matrices_of, orthogonal
 from spikehtr.training.optim import make_optimizer
 
 
@@ -42,15 +42,6 @@ def test_a_matrix_is_its_own_whatever_is_stacked_with_it():
     assert torch.equal(orthogonal(torch.zeros(2, 4, 3)), torch.zeros(2, 4, 3))
     for alone, together in zip(some, orthogonal(some), strict=True):
         torch.testing.assert_close(orthogonal(alone[None])[0], together, rtol=1e-5, atol=1e-5)
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=6), st.booleans())
-def test_matrices_of_several_sizes_are_each_made_orthogonal(sizes, apart):
-    torch.manual_seed(0)
-    some = [torch.randn(size) for size in sizes]
-    for alone, found in zip(some, orthogonal_all(some, sizes_apart=apart), strict=True):
-        torch.testing.assert_close(orthogonal(alone[None])[0], found, rtol=1e-4, atol=1e-4)
 
 
 def test_a_step_is_the_one_of_the_formula():

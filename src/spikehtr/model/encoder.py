@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from spikehtr import kernels
 from spikehtr.config import ModelConfig
 from spikehtr.model.entry import Entry
-from spikehtr.model.lif import make_neuron, set_places
+from spikehtr.model.lif import make_neuron
 from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, column_mask, ramp, shrink, wide
 
 
@@ -291,12 +291,6 @@ class Encoder(nn.Module):
         self.stage3 = Stage(config, c2, dim, c.strides[2], rates[second:])
         self.fusion = DualResolutionFusion(config, c2, dim) if c.dual_resolution else None
         self.pool = HeightPool(dim)
-        places = config.height / (c.stem_stride[0] * c.stem_stride[1])
-        for stage, (down, right) in zip((self.stage1, self.stage2, self.stage3), c.strides, strict=True):
-            before, places = places, places / (down * right)
-            set_places(stage, places)
-            if c.spikes_first:  # the first convolution's neurons stand before it
-                set_places(stage.conv, before)
 
     def forward(self, images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
         widths0 = shrink(widths, self.strides[0])

@@ -16,6 +16,7 @@ derivative the surrogate is. Whether a neuron is reset is never soft.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -85,7 +86,6 @@ class MultiStepLIF(nn.Module):
 
     softness = 0.0  # of its spikes; above 0 in training alone
     driven_by: tuple[nn.Module, ...] = ()  # the norm before it; in a tuple, since it is not a part of the neuron
-    places = 1.0  # where it stands, for each pixel of a line's width: `set_places`
 
     def __init__(self, config: LIFConfig, burst: int = 1) -> None:
         super().__init__()
@@ -121,35 +121,23 @@ def make_neuron(
 
 
 def expected_firing(net: nn.Module) -> Tensor:
-    """The mean firing rate, of all neurons alike, that there would be at the first step if what a norm puts out were
-    normal, with the mean and the spread that its bias and weight say: a smooth stand-in, from parameters alone.
-    Tokens are counted before reduction."""
-    spreads, shorts, parts = list[Tensor](), list[Tensor](), list[Tensor]()  # short of firing; part of all neurons
-    neurons = 0.0
-    for layer in net.modules():
-        if not isinstance(layer, MultiStepLIF):
-            continue
+    """The firing rate, on the mean over layers, that there would be at the first step if what a norm puts out were
+    normal, with the mean and the spread that its bias and weight say: a smooth stand-in, from parameters alone."""
+    spreads, shorts, parts = list[Tensor](), list[Tensor](), list[Tensor]()  # short of firing; part of a layer
+    layers = [m for m in net.modules() if isinstance(m, MultiStepLIF) and m.driven_by]
+    for layer in layers:
         c = layer.config
-        for norm in layer.driven_by:
+        for norm, number in itertools.product(layer.driven_by, range(layer.burst)):
             weight, bias = norm.weight, norm.bias
             assert isinstance(weight, Tensor)
             assert isinstance(bias, Tensor)
-            neurons += layer.places * len(weight)
-            for number in range(layer.burst):
-                spreads.append(weight.abs())
-                shorts.append(c.threshold + number * c.burst_step - bias)
-                parts.append(torch.full_like(weight, layer.places))
-    if not parts:
+            spreads.append(weight.abs())
+            shorts.append(c.threshold + number * c.burst_step - bias)
+            parts.append(torch.full_like(weight, 1 / (len(weight) * len(layer.driven_by))))
+    if not layers:
         return torch.zeros((), device=next(net.parameters()).device)
     distance = torch.cat(shorts) / (math.sqrt(2) * torch.cat(spreads).clamp(min=1e-3))
-    return (torch.special.erfc(distance) * torch.cat(parts)).sum() / (2 * neurons)
-
-
-def set_places(net: nn.Module, places: float) -> None:
-    """Say of every neuron of a part of a network at how many places it stands."""
-    for module in net.modules():
-        if isinstance(module, MultiStepLIF):
-            module.places = places
+    return (torch.special.erfc(distance) * torch.cat(parts)).sum() / (2 * len(layers))
 
 
 def set_softness(net: nn.Module, softness: float) -> None:

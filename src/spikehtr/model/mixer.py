@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from spikehtr import kernels
 from spikehtr.config import ModelConfig
-from spikehtr.model.lif import make_neuron, set_places, spike
+from spikehtr.model.lif import make_neuron, spike
 from spikehtr.model.masking import SharedDropout, TokenNorm, ramp, wide
 
 
@@ -216,7 +216,6 @@ class Mixer(nn.Module):
         operators = config.mixer.operators
         rates = ramp(config.mixer.drop_path, len(operators))
         self.blocks = nn.ModuleList(MixerBlock(config, kind, rate) for kind, rate in zip(operators, rates, strict=True))
-        set_places(self, 1 / 4)  # tokens a pixel
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         for block in self.blocks:

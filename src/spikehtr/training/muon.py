@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spikehtr.kernels.layout import power_of_two
-
 _QUINTIC = (3.4445, -4.7750, 2.0315)  # the source's: singular values in (0, 1] go to about 1, small ones fast
 _SMALLEST = 16  # rows and columns; below, there is too little to make orthogonal
 
@@ -38,26 +36,6 @@ def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     straight: Tensor = x.mT if tall else x
     return straight.to(dtype)
-
-
-def orthogonal_all(matrices: list[Tensor], sizes_apart: bool) -> list[Tensor]:
-    """`orthogonal` of matrices of any sizes [rows, columns].
-
-    Those of a size together, or, if not `sizes_apart`, all whose shorter sides are alike: they are filled up with
-    zeros, which stay zeros. A GPU takes as long for a few small products as for many.
-    """
-    lying = [m.mT if m.shape[0] > m.shape[1] else m for m in matrices]
-    alike = defaultdict[tuple[int, ...], list[int]](list)
-    for index, matrix in enumerate(lying):
-        alike[tuple(matrix.shape) if sizes_apart else (power_of_two(matrix.shape[0]),)].append(index)
-    found = list(matrices)
-    for indices in alike.values():
-        sizes = [lying[i].shape for i in indices]
-        filled = matrices[0].new_zeros(len(indices), max(h for h, _ in sizes), max(w for _, w in sizes))
-        torch._foreach_copy_([f[:h, :w] for f, (h, w) in zip(filled, sizes, strict=True)], [lying[i] for i in indices])
-        for i, (h, w), straight in zip(indices, sizes, orthogonal(filled), strict=True):
-            found[i] = straight[:h, :w] if lying[i] is matrices[i] else straight[:h, :w].mT
-    return found
 
 
 def matrices_of(net: nn.Module) -> list[Tensor]:
@@ -107,7 +85,11 @@ class Muon(torch.optim.AdamW):
         torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
         updates = torch._foreach_lerp(gradients, momenta, self.momentum)
         torch._foreach_mul_(learning, 1 - rate * self.decay)
-        flat = [update.flatten(1) for update in updates]
-        for p, change in zip(learning, orthogonal_all(flat, sizes_apart=not flat[0].is_cuda), strict=True):
-            p.add_(change.reshape(p.shape), alpha=-rate * 0.2 * max(change.shape) ** 0.5)
+        alike = defaultdict[torch.Size, list[int]](list)
+        for index, update in enumerate(updates):
+            alike[update.flatten(1).shape].append(index)
+        for shape, indices in alike.items():
+            straight = orthogonal(torch.stack([updates[i].flatten(1) for i in indices]))
+            changes = [change.view_as(learning[i]) for i, change in zip(indices, straight, strict=True)]
+            torch._foreach_add_([learning[i] for i in indices], changes, alpha=-rate * 0.2 * max(shape) ** 0.5)
         return loss
