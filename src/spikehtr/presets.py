@@ -64,7 +64,7 @@ TIERS: dict[str, dict[str, Any]] = {
     },
     "base": {},
     # Not of the paper, but what its diagnosis asks for: a coarse grid from the start, and the widths and depth that
-    # saves in stage 3 and the mixer (docs/performance.md). Width, start of neurons, shortcut and gamma are what
+    # saves in stage 3 and the mixer (docs/performance.md). Width, neurons, their start, bursts and gamma are what
     # trained best (docs/results/recipe.md).
     "swift": {
         "model": {
@@ -99,7 +99,7 @@ TIERS: dict[str, dict[str, Any]] = {
         "training": _RECIPE,
     },
     # Ours too, for accuracy: tiny's width on half its rows and columns and lines twice as wide, with swift's recipe and
-    # what rounds 10 and 12 added.
+    # what rounds 10, 12 and 13 added.
     "fine": {
         "model": {
             "dim": 384,
