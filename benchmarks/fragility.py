@@ -74,7 +74,7 @@ def main() -> None:
     for head in ("drive changed", "spikes changed"):
         table.add_column(head, justify="right")
     for name, (moved, spread, other, every) in sums.items():
-        shares = float((moved / spread).sqrt()), float(other / every)
+        shares = float((moved / spread).sqrt()), float(other / every.clamp(min=1))
         table.add_row(name, *(f"{share:.1%}" for share in shares))
     Console(width=100).print(table)
 

@@ -49,7 +49,7 @@ def _shape(x: Map, channels: int | None = None) -> tuple[int, int, int, int]:
 
 
 class BranchRun(ABC):
-    """A branch of a block: x in place, x + spikes of the branch's outlet."""
+    """A branch of a block: x in place, x + spikes of the branch's outlet, or what would drive them."""
 
     def __init__(self, name: str, module: Branch) -> None:
         assert isinstance(module.norm, TokenNorm)
