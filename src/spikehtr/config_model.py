@@ -139,8 +139,9 @@ class MixerConfig(Section):
     lk_expansion: Positive = 1.75
     dropout: BelowOne = 0.10
     drop_path: BelowOne = 0.20  # at the last block; ramped linearly from 0
-    # all (the paper), or read: none at a branch's end, whose spikes are added to the stream and read by no product.
-    neurons: Neurons = "all"
+    # all (the paper); read: none at a branch's end, whose spikes are added to the stream and read by no product; alone:
+    # none in LK either, whose spikes are blended with values before a product reads them.
+    neurons: Literal["all", "read", "alone"] = "all"
     start_bias: float | None = None  # lif.start_bias for the mixer, without membrane shortcuts; None: as all others
     burst: Burst = 1  # most spikes of one of its neurons in a step; the paper: 1
 

@@ -24,6 +24,7 @@ VARIANTS = {
     "bursts": {"encoder__pw1_burst": 4, "mixer__burst": 3},
     "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 2, "lif__burst_step": 0.1875},
     "read": {"encoder__neurons": "read", "mixer__neurons": "read", "mixer__blocks": ["LA", "QK", "LK"]},
+    "alone": {"encoder__neurons": "read", "mixer__neurons": "alone", "mixer__blocks": ["LK", "LK"]},
     "coarse grey ttfs": {
         "encoder__stem_stride": [4, 2],
         "encoder__strides": [[1, 1], [2, 2], [2, 1]],
@@ -69,7 +70,7 @@ def test_the_files_alone_give_the_same_spikes(variant, tmp_path):
     logits, spikes = Simulation(tmp_path / "m.nir")(image)
     expected, fired = recorded(model.net, image)
     assert spikes.keys() == fired.keys()
-    assert len([name for name in fired if name.startswith("encoder")]) == (3 if variant == "read" else 12)
+    assert len([name for name in fired if name.startswith("encoder")]) == (3 if variant in ("read", "alone") else 12)
     for name in fired:
         assert torch.equal(spikes[name], fired[name]), name
         assert 0 < fired[name].mean() < 1, name  # neither silent nor always on

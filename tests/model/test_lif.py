@@ -161,6 +161,17 @@ def test_neurons_that_a_product_reads():
     assert torch.equal(mlp(tokens, torch.ones(1, 3, dtype=torch.bool)), expected)
 
 
+def test_neurons_whose_spikes_alone_a_product_reads():
+    settings = {"encoder__neurons": "read", "mixer__neurons": "alone", "mixer__blocks": ("LA", "QK", "LK")}
+    net = SpikeHTR(micro(**settings).model, 9)
+    names = {n for n, m in net.named_modules() if isinstance(m, MultiStepLIF) and n.startswith("mixer")}
+    assert names == {
+        *(f"mixer.blocks.{i}.mlp.fc1.neuron" for i in range(3)),
+        "mixer.blocks.0.operator.qkv.neuron",
+        "mixer.blocks.1.operator.qk.neuron",
+    }
+
+
 def test_with_spikes_first_a_product_reads_every_neuron_of_the_encoder():
     every, read = (SpikeHTR(micro(encoder__spikes_first=True, encoder__neurons=n).model, 9) for n in ("all", "read"))
     names = [{name for name, m in net.named_modules() if isinstance(m, MultiStepLIF)} for net in (every, read)]

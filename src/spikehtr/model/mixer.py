@@ -157,7 +157,8 @@ class LargeKernel(Branch):
         self.inp = nn.Linear(config.dim, 3 * wide)
         self.dw = nn.Conv1d(wide, wide, c.lk_kernel, padding=c.lk_kernel // 2, groups=wide, bias=False)
         self.dw_norm = TokenNorm(wide)
-        self.dw_neuron = make_neuron(config, self.dw_norm, c.burst, c.start_bias)
+        fires = c.neurons != "alone"
+        self.dw_neuron = make_neuron(config, self.dw_norm, c.burst, c.start_bias) if fires else nn.Identity()
         self.out = SpikingLinear(config, wide, config.dim, last=True)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
