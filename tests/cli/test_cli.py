@@ -77,6 +77,7 @@ def test_profile_counts_as_json_and_table():
     table = run(*args).stdout
     assert "8.49 M" in table
     assert "eligible share, no bypass" in table
+    assert "no bypass" not in run("profile", "--counts", "--preset", "swift", "--width", 64).stdout
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4])

@@ -48,7 +48,7 @@ def reading(errors, lines=60):
 
 
 def row(study, name, *errors):
-    facts = {"parameters": 1_500_000, "macs": 2e9, "firing_rate": None, "minutes": 1.0}
+    facts = {"parameters": 1_500_000, "macs": 2e9, "firing_rate": None, "minutes": 1.0, "epochs": 12}
     runs = [
         Run(seed, facts, {"validation": reading(count), "test": reading(count)}) for seed, count in enumerate(errors)
     ]
@@ -104,3 +104,12 @@ def test_tables_tell_what_is_missing():
     assert tex(r"a_b & 5 % {x} \ ~^#$") == (
         r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{}\#\$"
     )
+
+
+def test_a_table_tells_what_a_row_cost():
+    study = load_study("main")
+    block = Block("d", [row(study, "fine-t1", 6)])
+    table = tables(study, [block])[0]
+    told = dict(zip(table.head, table.rows[0], strict=True))
+    cost = {"params, M": "1.5", "MACs, G": "2.00", "mean firing rate": "--", "training, min": "1.0", "epochs": "12"}
+    assert cost.items() <= told.items()

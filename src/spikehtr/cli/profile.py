@@ -204,5 +204,6 @@ def _print(c: Counts, title: str) -> None:
     table.add_row("MACs, all", f"{c.dense_macs:.4e}")
     table.add_section()
     table.add_row("eligible share", f"{c.eligible_share:.3f}")
-    table.add_row("eligible share, no bypass", f"{c.eligible_share_no_bypass:.3f}")
+    if c.eligible_share_no_bypass != c.eligible_share:  # else there is none
+        table.add_row("eligible share, no bypass", f"{c.eligible_share_no_bypass:.3f}")
     Console().print(table)

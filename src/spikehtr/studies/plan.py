@@ -13,7 +13,7 @@ from spikehtr.errors import SpikeHTRError
 
 OVERLAYS = Path(__file__).parent / "overlays"
 Metric = Literal["cer", "wer"]
-Fact = Literal["r", "parameters", "macs", "firing", "minutes", "speed"]
+Fact = Literal["r", "parameters", "macs", "firing", "minutes", "epochs", "speed"]
 
 
 class Part(BaseModel):

@@ -15,6 +15,7 @@ _FACTS: dict[Fact, tuple[str, str, float]] = {  # head, format, factor
     "macs": ("MACs, G", ".2f", 1e-9),
     "firing": ("mean firing rate", ".4f", 1),
     "minutes": ("training, min", ".1f", 1),
+    "epochs": ("epochs", ".0f", 1),
     "speed": ("lines/s", ".0f", 1),
 }
 _PAIR_HEAD = ["A", "B", "measured", "B minus A, points", "95 % interval", "p", "paper", "verdict"]
