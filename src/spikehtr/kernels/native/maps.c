@@ -108,28 +108,44 @@ struct depthwise {
     int steps, height, width, channels, kernel_h, kernel_w;
 };
 
-enum { AHEAD = 4, LANES = 16 }; /* columns and channels that are summed in registers together */
+enum { AHEAD = 8, LANES = 16 }; /* columns and channels that are summed in registers together */
+#define UNROLLED _Pragma("GCC unroll 8")
 
-INLINE void depthwise_cell(const struct depthwise *d, const float *x, int y, int column, int columns, int c, int lanes, float *out) {
+/* `kernel_w` again, so that a call with numbers is compiled for them. `inside`: no tap lies beside the map. */
+INLINE void depthwise_cell(const struct depthwise *d, int kernel_w, int inside, const float *x, int y, int column, int columns, int c,
+                           int lanes, float *out, float sums[2][LANES]) {
     float acc[AHEAD][LANES] = {{0}};
-    int channels = d->channels, left = column - d->kernel_w / 2;
+    int channels = d->channels, left = column - kernel_w / 2;
     for (int dy = 0; dy < d->kernel_h; dy++) {
         int row = y + dy - d->kernel_h / 2;
         if (row < 0 || row >= d->height) continue;
-        const float *line = x + (size_t)row * d->width * channels + c, *weight = d->weight + (size_t)dy * d->kernel_w * channels + c;
-        for (int i = 0; i < columns + d->kernel_w - 1; i++) {
-            int from = left + i;
-            if (from < 0 || from >= d->width) continue;
-            const float *value = line + (size_t)from * channels;
-            for (int o = 0; o < columns; o++) { /* this input is tap i - o of output o */
-                int tap = i - o;
-                if (tap < 0 || tap >= d->kernel_w) continue;
-                const float *w = weight + (size_t)tap * channels;
+        const float *line = x + (size_t)row * d->width * channels + c;
+        const float *weight = d->weight + (size_t)dy * kernel_w * channels + c;
+        for (int tap = 0; tap < kernel_w; tap++) {
+            const float *w = weight + (size_t)tap * channels;
+            UNROLLED for (int o = 0; o < columns; o++) {
+                int from = left + o + tap;
+                if (!inside && (from < 0 || from >= d->width)) continue;
+                const float *value = line + (size_t)from * channels;
                 EACH (int l = 0; l < lanes; l++) acc[o][l] += value[l] * w[l];
             }
         }
     }
-    for (int o = 0; o < columns; o++) memcpy(out + (size_t)(column + o) * channels + c, acc[o], sizeof(float) * lanes);
+    UNROLLED for (int o = 0; o < columns; o++) {
+        memcpy(out + (size_t)(column + o) * channels + c, acc[o], sizeof(float) * lanes);
+        EACH (int l = 0; l < lanes; l++) sums[0][l] += acc[o][l], sums[1][l] += acc[o][l] * acc[o][l];
+    }
+}
+
+INLINE void depthwise_cells(const struct depthwise *d, int kernel_w, const float *x, int y, int c, int lanes, float *out,
+                            float *row_sums) {
+    int side = kernel_w / 2, column = 0;
+    float sums[2][LANES] = {{0}};
+    for (; column < least(side, d->width); column++) depthwise_cell(d, kernel_w, 0, x, y, column, 1, c, lanes, out, sums);
+    for (; column + AHEAD + side <= d->width; column += AHEAD) depthwise_cell(d, kernel_w, 1, x, y, column, AHEAD, c, lanes, out, sums);
+    for (; column < d->width; column++) depthwise_cell(d, kernel_w, 0, x, y, column, 1, c, lanes, out, sums);
+    if (row_sums)
+        for (int i = 0; i < 2; i++) memcpy(row_sums + i * d->channels + c, sums[i], sizeof(float) * lanes);
 }
 
 enum { SHARE = 64 }; /* channels of a row that a task takes: tokens are one row, and two threads want work */
@@ -140,26 +156,16 @@ CLONES static void depthwise_task(const void *arg, int task) {
     int channels = d->channels, shares = shares_of(channels), row = task / shares;
     int y = row % d->height, t = row / d->height, first = task % shares * SHARE, end = least(first + SHARE, channels);
     const float *x = d->x + (size_t)t * d->height * d->width * channels;
-    float *out = d->out + (size_t)row * d->width * channels;
+    float *out = d->out + (size_t)row * d->width * channels, *sums = d->sums ? d->sums + (size_t)row * 2 * channels : NULL;
     for (int c = first; c < end; c += LANES) {
         int lanes = least(LANES, end - c);
-        for (int column = 0; column < d->width; column += AHEAD) {
-            int columns = least(AHEAD, d->width - column);
-            if (lanes == LANES && columns == AHEAD)
-                depthwise_cell(d, x, y, column, AHEAD, c, LANES, out);
-            else
-                depthwise_cell(d, x, y, column, columns, c, lanes, out);
-        }
+        if (lanes == LANES && d->kernel_w == 5)
+            depthwise_cells(d, 5, x, y, c, LANES, out, sums);
+        else if (lanes == LANES)
+            depthwise_cells(d, d->kernel_w, x, y, c, LANES, out, sums);
+        else
+            depthwise_cells(d, d->kernel_w, x, y, c, lanes, out, sums);
     }
-    if (!d->sums) return;
-    float *sums = d->sums + (size_t)row * 2 * channels;
-    for (int c = first; c < end; c++) sums[c] = sums[channels + c] = 0.0f;
-    for (int column = 0; column < d->width; column++)
-        EACH (int c = first; c < end; c++) {
-            float value = out[(size_t)column * channels + c];
-            sums[c] += value;
-            sums[channels + c] += value * value;
-        }
 }
 
 ENDS(depthwise, kernel_w)
