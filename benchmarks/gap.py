@@ -25,6 +25,7 @@ from torch import nn
 
 from spikehtr.assets import FONTS
 from spikehtr.config import Config
+from spikehtr.config_training import AugmentConfig
 from spikehtr.data.compiling import open_lines
 from spikehtr.data.synth import synthesise
 from spikehtr.model.lif import MultiStepLIF
@@ -42,13 +43,17 @@ PLACES = {  # where GELU stands, as a pattern of names of neurons
     "in the encoder, but for PW1": r"^encoder\.(?!.*pw1)",
 }
 SETTINGS = {
-    "data": {"max_width": 256, "workers": 0},
+    "data": {"max_width": 256, "workers": 0, "straighten": False, "augment": AugmentConfig().model_dump()},
     "model.height": 32,
     "model.dim": 96,
     "model.encoder.channels": [24, 48],
     "model.encoder.depths": [1, 1, 2],
+    "model.encoder.neurons": "all",
     "model.encoder.pw1_start_bias": None,  # PW1 starts as the rest does
+    "model.encoder.pw1_burst": 1,
     "model.mixer": {"blocks": ["LA", "LK", "LA"], "lk_kernel": 7, "dropout": 0.0, "drop_path": 0.0, "start_bias": None},
+    "model.mixer.neurons": "all",
+    "model.mixer.burst": 1,
     "training": {
         "batch_size": 24,
         "warmup_epochs": 1,

@@ -79,7 +79,7 @@ TIERS: dict[str, dict[str, Any]] = {
     "base": {},
     # Not of the paper, but what its diagnosis asks for: a coarse grid from the start, and the widths and depth that
     # saves in stage 3 and the mixer (docs/performance.md). Width, mixer, neurons, their start, bursts, gamma,
-    # lines and training are what read best (docs/results/recipe.md).
+    # lines and training are what read best, most of it on many writers (docs/results/recipe.md).
     "swift": {
         "model": {
             "dim": 256,

@@ -90,8 +90,8 @@ def test_products(shape, outputs, geometry, mode, threads, bias):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.tuples(st.integers(1, 2), SIDES, st.integers(1, 30), st.integers(1, 40)),
-    st.sampled_from([(5, 5), (3, 3), (1, 15)]),
+    st.tuples(st.integers(1, 2), SIDES, st.integers(1, 30), st.integers(1, 80)),
+    st.sampled_from([(5, 5), (3, 3), (1, 7), (1, 15)]),
 )
 def test_depthwise(shape, kernel):
     steps, height, _, channels = shape
@@ -102,9 +102,24 @@ def test_depthwise(shape, kernel):
     out = depthwise(run, source, np.ascontiguousarray(weight.flatten(1).T.numpy()), kernel, "out", sums)
     around = (kernel[0] // 2, kernel[1] // 2)
     expected = F.conv2d(x.permute(0, 3, 1, 2), weight, padding=around, groups=channels).permute(0, 2, 3, 1)
-    assert torch.allclose(torch.from_numpy(out.dense.copy()).reshape(shape), expected, atol=1e-4)
+    assert torch.allclose(torch.from_numpy(out.dense.copy()).reshape(shape), expected, atol=1e-5)
     rows = torch.from_numpy(sums).reshape(steps, height, 2, channels)
     assert torch.allclose(rows, torch.stack([expected.sum(2), expected.square().sum(2)], 2), rtol=1e-4, atol=1e-3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 30), st.integers(0, 9), st.integers(0, 9), st.sampled_from([(5, 5), (3, 3), (1, 15)]))
+def test_a_depthwise_convolution_has_the_same_digits_wherever_a_column_lies(width, before, after, kernel):
+    """Columns at an edge, one by one, and within the map, many at once: empty ones beside them move them about."""
+    x, taps = torch.randn(3, width, 20), np.random.default_rng(width).standard_normal((kernel[0] * kernel[1], 20))
+    found = []
+    for padded in (x, F.pad(x, (0, 0, before, after))):
+        run = Products(HAVE, Memory())
+        source = run.map("in", (1, *padded.shape))
+        source.dense[:] = padded.numpy().ravel()
+        out = depthwise(run, source, taps.astype(np.float32), kernel, "out")
+        found.append(torch.from_numpy(out.dense.copy()).reshape(padded.shape))
+    assert torch.equal(found[0], found[1][:, before : before + width])
 
 
 @settings(max_examples=80, deadline=None)

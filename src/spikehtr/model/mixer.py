@@ -3,7 +3,7 @@
 Tokens are [T, B, L, d]; `mask` [B, L] is True at valid ones. Norms are per token and linear maps too, so padding can
 only leak through sums over tokens (linear attention) and depthwise kernels (LK): those two mask it. Every operator
 holds two neurons, one on its features and one on its output, so a block adds whole spikes to the residual stream. With
-`neurons = "read"` the second is left out, and a block adds what would have driven it.
+`neurons = "read"` the second is left out, and a block adds what would have driven it; with "alone" so is LK's first.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class QKMix(Branch):
 
 class LargeKernel(Branch):
     """LK: midrange continuity. A long depthwise kernel fires on the neighbourhood; a gate weighs that against the
-    token's own value: y = g * LIF(Norm(DW(u))) + (1 - g) * v."""
+    token's own value: y = g * LIF(Norm(DW(u))) + (1 - g) * v. Without LIF where `neurons` is "alone"."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

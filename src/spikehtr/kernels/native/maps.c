@@ -109,11 +109,15 @@ struct depthwise {
 };
 
 enum { AHEAD = 8, LANES = 16 }; /* columns and channels that are summed in registers together */
+#ifdef __clang__
+#define UNROLLED _Pragma("unroll")
+#else
 #define UNROLLED _Pragma("GCC unroll 8")
+#endif
 
 /* `kernel_w` again, so that a call with numbers is compiled for them. `inside`: no tap lies beside the map. */
-INLINE void depthwise_cell(const struct depthwise *d, int kernel_w, int inside, const float *x, int y, int column, int columns, int c,
-                           int lanes, float *out, float sums[2][LANES]) {
+INLINE void depthwise_cell(const struct depthwise *d, int kernel_w, int inside, const float *x, int y, int column, int columns,
+                           int c, int lanes, float *out, float sums[2][LANES]) {
     float acc[AHEAD][LANES] = {{0}};
     int channels = d->channels, left = column - kernel_w / 2;
     for (int dy = 0; dy < d->kernel_h; dy++) {
@@ -142,7 +146,8 @@ INLINE void depthwise_cells(const struct depthwise *d, int kernel_w, const float
     int side = kernel_w / 2, column = 0;
     float sums[2][LANES] = {{0}};
     for (; column < least(side, d->width); column++) depthwise_cell(d, kernel_w, 0, x, y, column, 1, c, lanes, out, sums);
-    for (; column + AHEAD + side <= d->width; column += AHEAD) depthwise_cell(d, kernel_w, 1, x, y, column, AHEAD, c, lanes, out, sums);
+    for (; column + AHEAD + side <= d->width; column += AHEAD)
+        depthwise_cell(d, kernel_w, 1, x, y, column, AHEAD, c, lanes, out, sums);
     for (; column < d->width; column++) depthwise_cell(d, kernel_w, 0, x, y, column, 1, c, lanes, out, sums);
     if (row_sums)
         for (int i = 0; i < 2; i++) memcpy(row_sums + i * d->channels + c, sums[i], sizeof(float) * lanes);
