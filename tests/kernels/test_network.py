@@ -73,7 +73,9 @@ def test_outputs_and_every_gradient_on_a_coarse_grid(softness, first, burst, mon
     assert_parity(net, images, torch.tensor([11, 6]), monkeypatch, 1e-3)
 
 
-@pytest.mark.parametrize(("neuron", "mixer"), [("lif", "read"), ("gelu", "alone"), ("lif", "alone")])
+@pytest.mark.parametrize(
+    ("neuron", "mixer"), [pytest.param("lif", "read", marks=pytest.mark.slow), ("gelu", "alone"), ("lif", "alone")]
+)
 def test_outputs_and_every_gradient_without_neurons_that_nobody_reads(neuron, mixer, monkeypatch):
     read = {"encoder__neurons": "read", "mixer__neurons": mixer, "encoder__pw1_burst": 2, "neuron": neuron}
     still = {"mixer__blocks": ["LK", "QK"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
