@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 _NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
-# Swift's and fine's. With the price neurons fire less than 0.06 (docs/results/recipe.md, round 14).
+# Swift's and fine's. With the price the mean firing rate over layers is below 0.06 (docs/results/recipe.md, round 14).
 _RECIPE = {
     "batch_size": 64,
     "optimizer": "muon",
