@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+INSTALL := $(PIP) install --no-compile -c constraints.txt  # what is imported is compiled then; all of it takes a minute
 
 SAMPLES := src/spikehtr/assets
 
@@ -37,11 +38,11 @@ format: .venv/.dev
 NEEDED := pyproject.toml constraints.txt $(wildcard src/spikehtr/kernels/native/*)
 
 .venv/.core: .venv/bin/python $(NEEDED)
-	$(PIP) install -c constraints.txt -e .
+	$(INSTALL) -e .
 	@touch $@
 
 .venv/.dev: .venv/bin/python $(NEEDED)
-	$(PIP) install -c constraints.txt -e '.[dev,oracle,export,pdf]'
+	$(INSTALL) -e '.[dev,oracle,export,pdf]'
 	@touch .venv/.core $@
 
 clean:
