@@ -22,6 +22,7 @@ VARIANTS = {
     "T=2": {},
     "spikes first": {"encoder__spikes_first": True},
     "bursts": {"encoder__pw1_burst": 4, "mixer__burst": 3},
+    "T=1, bursts": {"timesteps": 1, "encoder__pw1_burst": 4, "mixer__burst": 3, "lif__burst_step": 0.25},
     "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 2, "lif__burst_step": 0.1875},
     "read": {"encoder__neurons": "read", "mixer__neurons": "read", "mixer__blocks": ["LA", "QK", "LK"]},
     "alone": {"encoder__neurons": "read", "mixer__neurons": "alone", "mixer__blocks": ["LK", "LK"]},
@@ -123,6 +124,19 @@ def test_neurons_are_nir_s_with_the_stated_time_step(tmp_path):
     assert np.allclose(node.v_threshold, 0.8)
     assert not node.v_leak.any()
     assert not node.v_reset.any()
+
+
+def test_bursts_of_one_step_are_neurons_side_by_side(tmp_path):
+    save(loaded(**VARIANTS["T=1, bursts"]), tmp_path / "m.nir", width=96)
+    manifest = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
+    assert "bursts" not in manifest["operations"]
+    name = "encoder.stage1.blocks.0.pw1.neuron"
+    (step,) = (step for step in manifest["steps"] if step.get("neuron") == name)
+    nodes = nir.read(tmp_path / "m.nir").nodes[step["name"]].nodes
+    found = [float(nodes[f"{name}.{number}"].v_threshold.flat[0]) for number in range(4)]
+    assert found == [1.0, 1.25, 1.5, 1.75]
+    _, spikes = Simulation(tmp_path / "m.nir")(line(96))
+    assert spikes[name].max() > 1
 
 
 def test_what_cannot_be_expressed_is_refused(tmp_path):

@@ -34,7 +34,9 @@ _NEURON = (
     "it fires where v >= v_threshold (NIR's own definition has >, which differs at exact equality only), and what "
     "fired is set to v_reset before the next step. v starts at v_leak for every line. From the network's own "
     "u <- decay * u * (1 - fired) + x this follows with tau = dt / (1 - decay), r = 1 / (1 - decay), "
-    "v_leak = v_reset = 0 and v_threshold = threshold; a decay of 1 is NIR's IF with r = 1 / dt."
+    "v_leak = v_reset = 0 and v_threshold = threshold; a decay of 1 is NIR's IF with r = 1 / dt. A neuron X that fires "
+    "up to n times in the one step of its network is n nodes side by side, X.0, X.1 and so on, each with a threshold "
+    "of its own: where edges meet, values are added. A step's `neuron` names what its LIF or IF nodes are together."
 )
 _LAYOUT = (
     "One line at a time, `width` pixels wide or narrower in whole tokens of `stride` pixels; every parameter of a "
@@ -52,8 +54,9 @@ Array = NDArray[np.float32]
 class Plan:
     """Parts and steps as they are added; `shapes` are those of one step's value, without T and L."""
 
-    def __init__(self) -> None:
+    def __init__(self, timesteps: int) -> None:
         (self.nir,) = need("nir")
+        self.timesteps = timesteps
         self.parts: dict[str, Any] = {}
         self.steps: list[dict[str, Any]] = []
         self.shapes: dict[str, Shape] = {}
@@ -66,7 +69,7 @@ class Plan:
         return name
 
     def part(self, reads: str, *nodes: tuple[str, Any]) -> str:
-        """A step that is NIR: nodes in a row. It goes by the name of the last."""
+        """A step that is NIR: nodes in a row, a list of them side by side. It goes by the name of the last."""
         name, last = nodes[-1]
         shape = tuple(int(side) for side in self.shapes[reads])
         if _grouped(last):
@@ -74,12 +77,14 @@ class Plan:
             self.parts[name] = last
         else:
             ends = self.nir.Input(np.array(shape)), self.nir.Output(None)
-            row = {"input": ends[0], **dict(nodes), "output": ends[1]}
-            self.parts[name] = self.nir.NIRGraph(row, list(pairwise(row)))
+            row = [{"input": ends[0]}, *(_side_by_side(*node) for node in nodes), {"output": ends[1]}]
+            edges = [(a, b) for before, after in pairwise(row) for a in before for b in after]
+            self.parts[name] = self.nir.NIRGraph({key: node for here in row for key, node in here.items()}, edges)
         made = self.parts[name].output_type
         self.shapes[name] = tuple(int(side) for side in next(iter(made.values())))
-        kinds = {key: type(node).__name__ for key, node in nodes}
-        self.steps.append({"name": name, "on": "nir", "nodes": kinds, "reads": [reads]})
+        kinds = {key: type(one).__name__ for node in nodes for key, one in _side_by_side(*node).items()}
+        fires = {"neuron": nodes[0][0]} if {"LIF", "IF"} & set(kinds.values()) else {}
+        self.steps.append({"name": name, "on": "nir", "nodes": kinds, **fires, "reads": [reads]})
         return name
 
     def conv2d(self, module: nn.Conv2d, shape: Shape) -> Any:
@@ -102,7 +107,13 @@ class Plan:
         weight = _numbers(module.weight)
         return self.nir.Linear(weight) if module.bias is None else self.nir.Affine(weight, _numbers(module.bias))
 
-    def neuron(self, config: LIFConfig, shape: Shape) -> Any:
+    def neuron(self, config: LIFConfig, shape: Shape, burst: int = 1) -> Any:
+        """One that fires up to `burst` times is so many, for a network of one step: none has anything to forget."""
+        if burst > 1:
+            assert self.timesteps == 1
+            thresholds = [config.threshold + number * config.burst_step for number in range(burst)]
+            return [self.neuron(config.model_copy(update={"threshold": one}), shape) for one in thresholds]
+
         def all_of(value: float) -> Array:
             return np.full(shape, value, np.float32)
 
@@ -156,6 +167,10 @@ def _spiking(loaded: Loaded) -> SpikeHTR:
         kind = "its neuron is GELU" if isinstance(net, SpikeHTR) else f"it is a {net.config.arch}"
         raise SpikeHTRError(f"NIR is for spiking networks, and nothing in this one fires: {kind}")
     return net
+
+
+def _side_by_side(name: str, node: Any) -> dict[str, Any]:
+    return {f"{name}.{number}": one for number, one in enumerate(node)} if isinstance(node, list) else {name: node}
 
 
 def _grouped(node: Any) -> bool:

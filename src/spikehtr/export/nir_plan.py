@@ -22,7 +22,8 @@ from spikehtr.model.recognizer import CTCHead, Positions, SpikeHTR, TemporalFusi
 
 def describe_network(net: SpikeHTR, width: int) -> Plan:
     """Image to logits, for lines up to `width` pixels."""
-    c, plan = net.config, Plan()
+    c = net.config
+    plan = Plan(c.timesteps)
     plan.shapes["image"] = (c.in_channels, c.height, width)
     z = _positions(plan, net.positions, _encoder(plan, net.encoder), width // net.stride)
     fused = _fuse(plan, "fuse_pre", net.fuse_pre, z, c.timesteps)
@@ -111,15 +112,15 @@ def _spiking_conv(plan: Plan, name: str, module: SpikingConv2d, x: str) -> str:
 
 
 def _fires(plan: Plan, name: str, neuron: nn.Module, x: str, *reader: tuple[str, object]) -> str:
-    """A neuron and what alone reads its spikes, where given: one part, unless it fires bursts, which NIR has not. Where
-    a network has no neuron, x goes on."""
+    """A neuron and what alone reads its spikes, where given: one part, unless it fires bursts in several steps, which
+    NIR has not: all of a burst's spikes reset one membrane. Where a network has no neuron, x goes on."""
     if isinstance(neuron, nn.Identity):
         assert not reader
         return x
     assert isinstance(neuron, MultiStepLIF)
     c, shape = neuron.config, plan.shapes[x]
-    if neuron.burst == 1:
-        return plan.part(x, (name, plan.neuron(c, shape)), *reader)
+    if neuron.burst == 1 or plan.timesteps == 1:
+        return plan.part(x, (name, plan.neuron(c, shape, neuron.burst)), *reader)
     numbers = {"decay": c.decay, "threshold": c.threshold, "burst": neuron.burst, "burst_step": c.burst_step}
     fired = plan.host(name, "bursts", [x], shape, **numbers)
     return plan.part(fired, *reader) if reader else fired

@@ -44,7 +44,9 @@ class Simulation:
         for step in m["steps"]:
             inputs = [values[name] for name in step["reads"]]
             if step["on"] == "nir":
-                values[step["name"]] = _part(self.parts[step["name"]], inputs[0], m["dt"], spikes)
+                values[step["name"]], fired = _part(self.parts[step["name"]], inputs[0], m["dt"])
+                if fired:
+                    spikes[step["neuron"]] = torch.stack(fired).sum(0)
             else:
                 values[step["name"]] = OPERATIONS[step["operation"]](step, *inputs)
                 if step["operation"] == "bursts":
@@ -52,19 +54,24 @@ class Simulation:
         return values[m["output"]], spikes
 
 
-def _part(part: Any, x: Tensor, dt: float, spikes: dict[str, Tensor]) -> Tensor:
-    """The nodes of a part, one after another, by the edges of its graph."""
+def _part(part: Any, x: Tensor, dt: float) -> tuple[Tensor, list[Tensor]]:
+    """What a part's graph makes of x, and what each of its neurons fired. Where edges meet, values are added."""
     if not hasattr(part, "nodes"):
-        return _node(part, x, dt)
-    follows = dict(part.edges)
-    name = follows["input"]
-    while name != "output":
-        node = part.nodes[name]
-        x = _node(node, x, dt)
-        if type(node).__name__ in ("LIF", "IF"):
-            spikes[name] = x
-        name = follows[name]
-    return x
+        return _node(part, x, dt), []
+    fired = []
+
+    def made_by(name: str) -> Tensor:
+        if name == "input":
+            return x
+        met = torch.stack([made_by(before) for before, after in part.edges if after == name]).sum(0)
+        if name == "output":
+            return met
+        made = _node(part.nodes[name], met, dt)
+        if type(part.nodes[name]).__name__ in ("LIF", "IF"):
+            fired.append(made)
+        return made
+
+    return made_by("output"), fired
 
 
 def _node(node: Any, x: Tensor, dt: float) -> Tensor:

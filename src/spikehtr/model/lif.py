@@ -29,38 +29,51 @@ from spikehtr.model.masking import wide
 
 
 class _Spike(torch.autograd.Function):
-    """Heaviside step forward (or in part its soft form), surrogate derivative backward."""
+    """Heaviside steps forward (or in part their soft form), `apart` from each other, one for each spike of a burst; the
+    sum of the surrogate's derivatives at them backward. What is computed on the way takes its operand's memory."""
 
     @staticmethod
-    def forward(excess: Tensor, surrogate: str, alpha: float, softness: float) -> Tensor:
-        hard = (excess >= 0).to(excess.dtype)
-        if softness == 0:
-            return hard
-        if surrogate == "atan":
-            soft = torch.atan(math.pi / 2 * alpha * excess) / math.pi + 0.5
-        else:
-            soft = torch.sigmoid(alpha * excess)
-        return torch.lerp(hard, soft, softness)
+    def forward(excess: Tensor, surrogate: str, alpha: float, softness: float, burst: int, apart: float) -> Tensor:
+        spikes = torch.zeros_like(excess)
+        for level in (number * apart for number in range(burst)):
+            if softness == 0:
+                spikes += excess >= level
+                continue
+            hard, scaled = (excess >= level).to(excess.dtype), alpha * (excess - level)
+            soft = torch.sigmoid(scaled) if surrogate == "sigmoid" else torch.atan(math.pi / 2 * scaled) / math.pi + 0.5
+            spikes += torch.lerp(hard, soft, softness)
+        return spikes
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, str, float, float], output: Tensor) -> None:
-        excess, ctx.surrogate, ctx.alpha, _ = inputs
+    def setup_context(ctx: Any, inputs: tuple[Tensor, str, float, float, int, float], output: Tensor) -> None:
+        excess, ctx.surrogate, ctx.alpha, _, ctx.burst, ctx.apart = inputs
         ctx.save_for_backward(excess)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         (excess,) = ctx.saved_tensors
-        if ctx.surrogate == "atan":  # derivative of arctan(pi/2 * alpha * x) / pi
-            slope = ctx.alpha / 2 / (1 + (math.pi / 2 * ctx.alpha * excess) ** 2)
-        else:  # derivative of sigmoid(alpha * x)
-            soft = torch.sigmoid(ctx.alpha * excess)
-            slope = ctx.alpha * soft * (1 - soft)
-        return grad * slope, None, None, None
+        slopes, above = torch.zeros_like(excess), torch.empty_like(excess)
+        for number in range(ctx.burst):
+            torch.sub(excess, number * ctx.apart, out=above)
+            if ctx.surrogate == "atan":  # derivative of arctan(pi/2 * alpha * x) / pi
+                slopes += above.mul_(math.pi / 2 * ctx.alpha).square_().add_(1).reciprocal_()
+            else:  # derivative of sigmoid(alpha * x)
+                soft = above.mul_(ctx.alpha).sigmoid_()
+                slopes += soft * (1 - soft) * 2
+        return slopes.mul_(ctx.alpha / 2).mul_(grad), None, None, None, None, None
 
 
-def spike(excess: Tensor, surrogate: str = "atan", alpha: float = 2.0, softness: float = 0.0) -> Tensor:
-    """1 where `excess` (membrane minus threshold) is not negative, else 0; same shape. `softness` 1: wholly soft."""
-    out: Tensor = _Spike.apply(excess, surrogate, alpha, softness)  # type: ignore[no-untyped-call]
+def spike(
+    excess: Tensor,
+    surrogate: str = "atan",
+    alpha: float = 2.0,
+    softness: float = 0.0,
+    burst: int = 1,
+    apart: float = 0.0,
+) -> Tensor:
+    """1 where `excess` (membrane minus threshold) is not negative, else 0; same shape. `softness` 1: wholly soft.
+    `burst`: 2 where it is `apart` or more, 3 from twice that on, and so on to `burst`."""
+    out: Tensor = _Spike.apply(excess, surrogate, alpha, softness, burst, apart)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -73,11 +86,7 @@ def lif(drive: Tensor, config: LIFConfig, softness: float = 0.0, burst: int = 1)
         membrane = config.decay * membrane * (1 - fired) + current
         excess = membrane - config.threshold
         fired = (excess.detach() >= 0).to(excess.dtype)
-        spikes = spike(excess, config.surrogate, config.surrogate_alpha, softness)
-        for number in range(1, burst):
-            above = excess - number * config.burst_step
-            spikes = spikes + spike(above, config.surrogate, config.surrogate_alpha, softness)
-        steps.append(spikes)
+        steps.append(spike(excess, config.surrogate, config.surrogate_alpha, softness, burst, config.burst_step))
     return torch.stack(steps).to(drive.dtype)
 
 
