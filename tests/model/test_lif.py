@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conftest import micro
 from spikehtr.config import LIFConfig
-from spikehtr.model.lif import MultiStepLIF, expected_firing, lif
+from spikehtr.model.lif import MultiStepLIF, expected_firing, lif, spike
 from spikehtr.model.recognizer import SpikeHTR
 
 
@@ -127,6 +127,18 @@ def test_bursts(burst, step, steps, seed):
     levels = torch.stack([x[0].detach() - config.threshold - n * step for n in range(burst)])
     expected = (config.surrogate_alpha / 2 / (1 + (math.pi / 2 * config.surrogate_alpha * levels) ** 2)).sum(0)
     assert torch.allclose(slope[0], expected, rtol=1e-4)
+
+
+@given(st.integers(1, 8), st.sampled_from(["atan", "sigmoid"]), st.sampled_from([0.0, 0.3, 1.0]), st.booleans())
+def test_a_burst_is_the_sum_of_its_spikes(burst, surrogate, softness, turned):
+    x = drive(2, dtype=torch.float64)
+    excess = (x.transpose(0, 1) if turned else x).requires_grad_()
+    alone = [spike(excess - 0.25 * n, surrogate, 3.0, softness) for n in range(burst)]
+    together, wanted = spike(excess, surrogate, 3.0, softness, burst, 0.25), torch.stack(alone).sum(0)
+    assert torch.allclose(together, wanted)
+    upstream = torch.randn_like(x).view_as(excess)
+    found, expected = (torch.autograd.grad(y, excess, upstream)[0] for y in (together, wanted))
+    assert torch.allclose(found, expected)
 
 
 def test_bursts_of_pw1_are_its_alone():
