@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-INSTALL := $(PIP) install --no-compile -c constraints.txt  # what is imported is compiled then; all of it takes a minute
+# Without compiling everything, a minute: Python compiles what is imported.
+INSTALL := $(PIP) install --no-compile -c constraints.txt
 
 SAMPLES := src/spikehtr/assets
 
-.PHONY: demo test lint format clean
+.PHONY: demo test test-all lint format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.core

@@ -53,7 +53,7 @@ def test_evaluating_gives_what_the_card_says(tmp_path):
 
 def test_it_is_exported_by_its_name(tmp_path):
     pytest.importorskip("nir", reason="the extra `export` is not installed")
-    result = CliRunner().invoke(app, ["export", "nir", BUNDLED, "-o", str(tmp_path / "m.nir")])
+    result = CliRunner().invoke(app, ["export", "nir", BUNDLED, "-o", str(tmp_path / "m.nir"), "--width", "256"])
     assert result.exit_code == 0, result.output
     assert f"(the model file: {MODEL.stat().st_size / 1e6:.1f} MB)" in result.output
     assert (tmp_path / "m.nir").is_file()

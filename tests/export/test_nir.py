@@ -15,7 +15,7 @@ from spikehtr.model.lif import MultiStepLIF
 nir = pytest.importorskip("nir", reason="the extra `export` is not installed")
 
 from spikehtr.export.nir import save  # noqa: E402
-from spikehtr.export.simulate import OPERATIONS, Simulation  # noqa: E402
+from spikehtr.export.simulate import FORMAT, OPERATIONS, Simulation  # noqa: E402
 
 VARIANTS = {
     "T=1": {"timesteps": 1},
@@ -23,6 +23,7 @@ VARIANTS = {
     "spikes first": {"encoder__spikes_first": True},
     "bursts": {"encoder__pw1_burst": 4, "mixer__burst": 3},
     "T=1, bursts": {"timesteps": 1, "encoder__pw1_burst": 4, "mixer__burst": 3, "lif__burst_step": 0.25},
+    "T=1, bursts of integrators": {"timesteps": 1, "lif__decay": 1.0, "encoder__spikes_first": True, "mixer__burst": 2},
     "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 2, "lif__burst_step": 0.1875},
     "read": {"encoder__neurons": "read", "mixer__neurons": "read", "mixer__blocks": ["LA", "QK", "LK"]},
     "alone": {"encoder__neurons": "read", "mixer__neurons": "alone", "mixer__blocks": ["LK", "LK"]},
@@ -92,8 +93,10 @@ def test_a_changed_weight_changes_spikes(tmp_path):
     assert not torch.equal(before["encoder.stage2.conv.neuron"], after["encoder.stage2.conv.neuron"])
 
 
-def test_the_manifest_names_every_step_and_every_node(tmp_path):
-    assert save(loaded(), tmp_path / "m.nir", width=64) == tmp_path / "m.json"
+@pytest.mark.parametrize("variant", ["T=2", "T=1, bursts"])
+def test_the_manifest_names_every_step_and_every_node(variant, tmp_path):
+    model = loaded(**VARIANTS[variant])
+    assert save(model, tmp_path / "m.nir", width=64) == tmp_path / "m.json"
     manifest = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
     graph = nir.read(tmp_path / "m.nir")
     known = {"image"}
@@ -109,6 +112,8 @@ def test_the_manifest_names_every_step_and_every_node(tmp_path):
         else:
             assert manifest["operations"][step["operation"]] == OPERATIONS[step["operation"]].__doc__
             assert manifest["operations"][step["operation"]]
+    neurons = [name for name, module in model.net.named_modules() if isinstance(module, MultiStepLIF)]
+    assert sorted(step["fires"] for step in manifest["steps"] if "fires" in step) == sorted(neurons)
     assert manifest["output"] == manifest["steps"][-1]["name"]
     assert manifest["charset"] == list(CHARSET.characters)
 
@@ -131,7 +136,7 @@ def test_bursts_of_one_step_are_neurons_side_by_side(tmp_path):
     manifest = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
     assert "bursts" not in manifest["operations"]
     name = "encoder.stage1.blocks.0.pw1.neuron"
-    (step,) = (step for step in manifest["steps"] if step.get("neuron") == name)
+    (step,) = (step for step in manifest["steps"] if step.get("fires") == name)
     nodes = nir.read(tmp_path / "m.nir").nodes[step["name"]].nodes
     found = [float(nodes[f"{name}.{number}"].v_threshold.flat[0]) for number in range(4)]
     assert found == [1.0, 1.25, 1.5, 1.75]
@@ -146,9 +151,12 @@ def test_what_cannot_be_expressed_is_refused(tmp_path):
         with pytest.raises(SpikeHTRError, match="--width must be a multiple of 4 up to 8192"):
             save(loaded(), tmp_path / "m.nir", width)
     assert not list(tmp_path.iterdir())
-    save(loaded(), tmp_path / "m.nir", width=64)
+    beside = save(loaded(), tmp_path / "m.nir", width=64)
     with pytest.raises(SpikeHTRError, match="is for lines 32 pixels high, up to 64 wide, in steps of 4"):
         Simulation(tmp_path / "m.nir")(torch.zeros(1, 32, 68))
+    beside.write_text(beside.read_text(encoding="utf-8").replace(FORMAT, "spikehtr-nir-1"), encoding="utf-8")
+    with pytest.raises(SpikeHTRError, match="in format spikehtr-nir-1, not spikehtr-nir-2; export it again"):
+        Simulation(tmp_path / "m.nir")
 
 
 def test_the_documentation_names_every_host_operation():

@@ -139,6 +139,9 @@ def test_a_burst_is_the_sum_of_its_spikes(burst, surrogate, softness, turned):
     upstream = torch.randn_like(x).view_as(excess)
     found, expected = (torch.autograd.grad(y, excess, upstream)[0] for y in (together, wanted))
     assert torch.allclose(found, expected)
+    assert torch.allclose(
+        torch.func.grad(lambda z: (upstream * spike(z, surrogate, 3.0, softness, burst, 0.25)).sum())(excess), expected
+    )
 
 
 def test_bursts_of_pw1_are_its_alone():

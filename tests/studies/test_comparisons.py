@@ -79,10 +79,11 @@ def test_pairs_line_by_line():
     rows[names.index("tiny-t2")] = row(study, "tiny-t2", 3, 4)
     rows[names.index("cnn-blstm-64")] = row(study, "cnn-blstm-64", 20, 22, 60)  # the third seed has no partner
     found = pairs(study, Block("d", rows))
-    assert [(o.a, o.b, o.split) for o in found] == [
-        ("CNN+BLSTM", "Spike-HTR tiny, T = 2", split) for split in ("validation", "test")
-    ]
-    assert all(o.difference == pytest.approx(100 * (7 - 42) / 1200) and o.p_value < 0.05 for o in found)
+    assert {(o.a, o.b) for o in found} == {("CNN+BLSTM", "Spike-HTR tiny, T = 2")}
+    wanted = [(split, metric) for split in ("validation", "test") for metric in ("cer", "wer")]
+    assert [(o.split, o.metric) for o in found] == wanted
+    rates = [o for o in found if o.metric == "cer"]
+    assert all(o.difference == pytest.approx(100 * (7 - 42) / 1200) and o.p_value < 0.05 for o in rates)
 
 
 def test_tables_tell_what_is_missing():

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from spikehtr.config import LIFConfig
 from spikehtr.errors import SpikeHTRError
+from spikehtr.export.simulate import FORMAT, OPERATIONS
 from spikehtr.export.tracing import need
 from spikehtr.files import whole_file
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.version import __version__
 from spikehtr.weights import Loaded
 
-FORMAT = "spikehtr-nir-1"
 DT = 1.0  # length of a step, in the unit that tau is given in
 _NEURON = (
     "Forward Euler with dt: v <- (1 - dt / tau) * v + (dt / tau) * (v_leak + r * x), with x the input of the step; "
@@ -36,7 +36,7 @@ _NEURON = (
     "u <- decay * u * (1 - fired) + x this follows with tau = dt / (1 - decay), r = 1 / (1 - decay), "
     "v_leak = v_reset = 0 and v_threshold = threshold; a decay of 1 is NIR's IF with r = 1 / dt. A neuron X that fires "
     "up to n times in the one step of its network is n nodes side by side, X.0, X.1 and so on, each with a threshold "
-    "of its own: where edges meet, values are added. A step's `neuron` names what its LIF or IF nodes are together."
+    "of its own: where edges meet, values are added. A step's `fires` is the name X of what its LIF or IF nodes are."
 )
 _LAYOUT = (
     "One line at a time, `width` pixels wide or narrower in whole tokens of `stride` pixels; every parameter of a "
@@ -73,6 +73,7 @@ class Plan:
         name, last = nodes[-1]
         shape = tuple(int(side) for side in self.shapes[reads])
         if _grouped(last):
+            assert len(nodes) == 1
             # nir 1.0.8 takes a grouped convolution for one of C / groups channels: it can only stand alone.
             self.parts[name] = last
         else:
@@ -83,7 +84,7 @@ class Plan:
         made = self.parts[name].output_type
         self.shapes[name] = tuple(int(side) for side in next(iter(made.values())))
         kinds = {key: type(one).__name__ for node in nodes for key, one in _side_by_side(*node).items()}
-        fires = {"neuron": nodes[0][0]} if {"LIF", "IF"} & set(kinds.values()) else {}
+        fires = {"fires": nodes[0][0]} if {"LIF", "IF"} & set(kinds.values()) else {}
         self.steps.append({"name": name, "on": "nir", "nodes": kinds, **fires, "reads": [reads]})
         return name
 
@@ -109,25 +110,24 @@ class Plan:
 
     def neuron(self, config: LIFConfig, shape: Shape, burst: int = 1) -> Any:
         """One that fires up to `burst` times is so many, for a network of one step: none has anything to forget."""
-        if burst > 1:
-            assert self.timesteps == 1
-            thresholds = [config.threshold + number * config.burst_step for number in range(burst)]
-            return [self.neuron(config.model_copy(update={"threshold": one}), shape) for one in thresholds]
+        assert burst == 1 or self.timesteps == 1
 
         def all_of(value: float) -> Array:
             return np.full(shape, value, np.float32)
 
-        rest, threshold = all_of(0.0), all_of(config.threshold)
+        rest, thresholds = all_of(0.0), [all_of(config.threshold + n * config.burst_step) for n in range(burst)]
         if config.decay == 1:
-            return self.nir.IF(r=all_of(1 / DT), v_threshold=threshold, v_reset=rest)
-        tau, r = DT / (1 - config.decay), 1 / (1 - config.decay)
-        return self.nir.LIF(tau=all_of(tau), r=all_of(r), v_leak=rest, v_threshold=threshold, v_reset=rest)
+            r = all_of(1 / DT)
+            made = [self.nir.IF(r=r, v_threshold=one, v_reset=rest) for one in thresholds]
+        else:
+            tau, r = all_of(DT / (1 - config.decay)), all_of(1 / (1 - config.decay))
+            made = [self.nir.LIF(tau=tau, r=r, v_leak=rest, v_threshold=one, v_reset=rest) for one in thresholds]
+        return made if burst > 1 else made[0]
 
 
 def save(loaded: Loaded, path: str | os.PathLike[str], width: int | None = None) -> Path:
     """Write PATH.nir, and its manifest beside it as PATH.json; the latter's name. `width`: of the widest line."""
     from spikehtr.export.nir_plan import describe_network
-    from spikehtr.export.simulate import OPERATIONS
 
     net, path = _spiking(loaded), Path(path)
     width = loaded.config.data.max_width if width is None else width

@@ -20,6 +20,8 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.export.simulate_gates import Parameters, inkcoder_gates, poisson_gates, repeat_gates, ttfs_gates
 from spikehtr.export.tracing import need
 
+FORMAT = "spikehtr-nir-2"
+
 
 class Simulation:
     """A file of `spikehtr export nir` and the manifest beside it, ready to read lines."""
@@ -28,6 +30,8 @@ class Simulation:
         (nir,) = need("nir")
         self.path = Path(path)
         self.manifest: dict[str, Any] = json.loads(self.path.with_suffix(".json").read_text(encoding="utf-8"))
+        if (found := self.manifest.get("format")) != FORMAT:
+            raise SpikeHTRError(f"{self.path.with_suffix('.json')}: in format {found}, not {FORMAT}; export it again")
         self.parts = nir.read(path).nodes
 
     def __call__(self, image: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -46,7 +50,7 @@ class Simulation:
             if step["on"] == "nir":
                 values[step["name"]], fired = _part(self.parts[step["name"]], inputs[0], m["dt"])
                 if fired:
-                    spikes[step["neuron"]] = torch.stack(fired).sum(0)
+                    spikes[step["fires"]] = torch.stack(fired).sum(0)
             else:
                 values[step["name"]] = OPERATIONS[step["operation"]](step, *inputs)
                 if step["operation"] == "bursts":
@@ -58,20 +62,16 @@ def _part(part: Any, x: Tensor, dt: float) -> tuple[Tensor, list[Tensor]]:
     """What a part's graph makes of x, and what each of its neurons fired. Where edges meet, values are added."""
     if not hasattr(part, "nodes"):
         return _node(part, x, dt), []
-    fired = []
+    made = {"input": x}
 
     def made_by(name: str) -> Tensor:
-        if name == "input":
-            return x
-        met = torch.stack([made_by(before) for before, after in part.edges if after == name]).sum(0)
-        if name == "output":
-            return met
-        made = _node(part.nodes[name], met, dt)
-        if type(part.nodes[name]).__name__ in ("LIF", "IF"):
-            fired.append(made)
-        return made
+        if name not in made:
+            met = torch.stack([made_by(before) for before, after in part.edges if after == name]).sum(0)
+            made[name] = met if name == "output" else _node(part.nodes[name], met, dt)
+        return made[name]
 
-    return made_by("output"), fired
+    out = made_by("output")
+    return out, [made[name] for name, node in part.nodes.items() if type(node).__name__ in ("LIF", "IF")]
 
 
 def _node(node: Any, x: Tensor, dt: float) -> Tensor:

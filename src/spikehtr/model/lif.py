@@ -30,7 +30,7 @@ from spikehtr.model.masking import wide
 
 class _Spike(torch.autograd.Function):
     """Heaviside steps forward (or in part their soft form), `apart` from each other, one for each spike of a burst; the
-    sum of the surrogate's derivatives at them backward. What is computed on the way takes its operand's memory."""
+    sum of the surrogate's derivatives at them backward, which is not made to be differentiated again."""
 
     @staticmethod
     def forward(excess: Tensor, surrogate: str, alpha: float, softness: float, burst: int, apart: float) -> Tensor:
@@ -40,7 +40,7 @@ class _Spike(torch.autograd.Function):
                 spikes += excess >= level
                 continue
             hard, scaled = (excess >= level).to(excess.dtype), alpha * (excess - level)
-            soft = torch.sigmoid(scaled) if surrogate == "sigmoid" else torch.atan(math.pi / 2 * scaled) / math.pi + 0.5
+            soft = torch.atan(math.pi / 2 * scaled) / math.pi + 0.5 if surrogate == "atan" else torch.sigmoid(scaled)
             spikes += torch.lerp(hard, soft, softness)
         return spikes
 
@@ -54,7 +54,7 @@ class _Spike(torch.autograd.Function):
         (excess,) = ctx.saved_tensors
         slopes, above = torch.zeros_like(excess), torch.empty_like(excess)
         for number in range(ctx.burst):
-            torch.sub(excess, number * ctx.apart, out=above)
+            above.copy_(excess).sub_(number * ctx.apart)  # one buffer for all: a new one costs a pass
             if ctx.surrogate == "atan":  # derivative of arctan(pi/2 * alpha * x) / pi
                 slopes += above.mul_(math.pi / 2 * ctx.alpha).square_().add_(1).reciprocal_()
             else:  # derivative of sigmoid(alpha * x)

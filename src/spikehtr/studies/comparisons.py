@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from spikehtr.evaluation.intervals import paired_bootstrap
@@ -58,12 +59,12 @@ def pairs(study: Study, block: Block) -> list[Ordering]:
     found = []
     for one in study.pair.each:
         for other in study.pair.others:
-            for split in ("validation", "test"):
-                paired = _paired(block.row(other), block.row(one), split, "cer")
+            for split, metric in product(("validation", "test"), study.metrics):
+                paired = _paired(block.row(other), block.row(one), split, metric)
                 if paired is not None:
-                    published = _published(study, block.row(other).variant, block.row(one).variant, "cer")
+                    published = _published(study, block.row(other).variant, block.row(one).variant, metric)
                     shown = published if split == study.paper.split else []
-                    found.append(_ordering(block.row(other), block.row(one), "cer", split, *paired, shown))
+                    found.append(_ordering(block.row(other), block.row(one), metric, split, *paired, shown))
     return found
 
 

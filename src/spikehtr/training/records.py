@@ -85,7 +85,7 @@ print(Recognizer.load("{file}").transcribe("line.png").text)
 | data | {lines} |
 | data digest | `{data["digest"]}` |
 | training | {effort}, seed {notes["seed"]}{started} |
-| validation | {score} (greedy decoding, averaged weights, chosen on these very lines: a test set reads worse) |
+| validation | {score} (greedy decoding, averaged weights, chosen on these very lines: a test set may read worse) |
 | confidence | {_confidence(notes)} |
 | code | spikehtr {notes["code_version"]}{digest} |
 
