@@ -38,7 +38,7 @@ def save_checkpoint(
     for name, p in net.named_parameters():
         for key, value in optimizer.state.get(p, {}).items():
             tensors[f"{key}.{name}"] = value
-    header = {"state": json.dumps(state | {"average_updates": average.updates})}
+    header = {"state": json.dumps(state)}
     with whole_file(folder / LAST) as temporary:
         save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, temporary, header)
         if _readable(folder / LAST):  # a damaged one must not take the place of the last good one
@@ -92,4 +92,4 @@ def restore(checkpoint: Checkpoint, net: nn.Module, optimizer: torch.optim.Optim
     for name, value in kept_buffers(net).items():
         value.copy_(checkpoint.tensors[f"net.{name}"])
         average.buffers[name].copy_(checkpoint.tensors[f"average.{name}"])
-    average.updates = checkpoint.state["average_updates"]
+    average.updates = checkpoint.state["step"]  # one a step
