@@ -71,6 +71,7 @@ class Plan:
     def part(self, reads: str, *nodes: tuple[str, Any]) -> str:
         """A step that is NIR: nodes in a row, a list of them side by side. It goes by the name of the last."""
         name, last = nodes[-1]
+        placed = [_side_by_side(*node) for node in nodes]
         shape = tuple(int(side) for side in self.shapes[reads])
         if _grouped(last):
             assert len(nodes) == 1
@@ -78,12 +79,12 @@ class Plan:
             self.parts[name] = last
         else:
             ends = self.nir.Input(np.array(shape)), self.nir.Output(None)
-            row = [{"input": ends[0]}, *(_side_by_side(*node) for node in nodes), {"output": ends[1]}]
+            row = [{"input": ends[0]}, *placed, {"output": ends[1]}]
             edges = [(a, b) for before, after in pairwise(row) for a in before for b in after]
             self.parts[name] = self.nir.NIRGraph({key: node for here in row for key, node in here.items()}, edges)
         made = self.parts[name].output_type
         self.shapes[name] = tuple(int(side) for side in next(iter(made.values())))
-        kinds = {key: type(one).__name__ for node in nodes for key, one in _side_by_side(*node).items()}
+        kinds = {key: type(node).__name__ for here in placed for key, node in here.items()}
         fires = {"fires": nodes[0][0]} if {"LIF", "IF"} & set(kinds.values()) else {}
         self.steps.append({"name": name, "on": "nir", "nodes": kinds, **fires, "reads": [reads]})
         return name
