@@ -119,6 +119,21 @@ def test_the_same_command_goes_on_and_more_seeds_give_other_intervals(lines, tmp
     assert "holds the study ann-control" in wrong.stderr
 
 
+def test_results_are_kept_without_the_runs(lines, tmp_path):
+    made = run(*command("ann-control", lines, tmp_path / "s", "--only", "spiking,gelu", "--keep", tmp_path / "kept"))
+    assert made.returncode == 0, made.stderr
+    assert f"2 runs kept in {tmp_path / 'kept'}, without any line's text" in made.stdout
+    tables = [(tmp_path / folder / "table.md").read_text() for folder in ("s", "kept")]
+    assert tables[0] == tables[1]
+    assert "| Spike-HTR, T = 1 |" in tables[0]
+    (tmp_path / "kept" / "table.md").unlink()
+    assert run("study", "ann-control", "-o", tmp_path / "kept", "--render").returncode == 0
+    assert (tmp_path / "kept" / "table.md").read_text() == tables[0]
+    there = run(*command("ann-control", lines, tmp_path / "kept"))
+    assert there.returncode == 2
+    assert "train into another folder, and --keep them here" in " ".join(there.stderr.split())
+
+
 def test_runs_of_another_study_are_taken_over_where_nothing_differs(lines, tmp_path):
     first = run(*command("reduction", lines, tmp_path / "a", "--only", "full"))
     assert first.returncode == 0, first.stderr

@@ -70,12 +70,22 @@ def study(
     only_render: Annotated[
         bool, typer.Option("--render", help="Make tables and page again from the runs in the folder; no training.")
     ] = False,
+    kept: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--keep",
+            metavar="FOLDER",
+            help="Also put the finished runs there, without any line's text and beside those kept before: tables, "
+            "paired tests too, are made of that alone (--render -o FOLDER).",
+        ),
+    ] = None,
 ) -> None:
     """Train and read every variant of one of the paper's tables, and write it with the paper's numbers beside ours.
 
     The same command again goes on where it was stopped (Ctrl-C, SIGTERM, a kill); finished runs are kept, and --seeds
     may grow. Each run's folder is what `train` writes, with validation/ and test/ as `evaluate` writes them.
     """
+    from spikehtr.studies.keeping import holds_kept
     from spikehtr.studies.plan import load_study
     from spikehtr.studies.rendering import render
     from spikehtr.studies.tasks import Plan, name_data
@@ -86,7 +96,12 @@ def study(
         if plan.study.name != chosen.name:
             raise SpikeHTRError(f"{output} holds the study {plan.study.name}, not {chosen.name}")
         _tell_files(render(plan))
+        _keep(plan, kept)
         return
+    if holds_kept(output):
+        raise SpikeHTRError(
+            f"{output} holds results without their runs: train into another folder, and --keep them here"
+        )
     if not data:
         raise SpikeHTRError("say what to train on: --data")
     if budget and epochs:
@@ -117,8 +132,24 @@ def study(
             typer.echo(f"{task.title}: taken from {other.folder}")
     with counting("runs", len(tasks)) as progress:
         carried = carry_out_tasks(tasks, devices, at_once, typer.echo, progress)
-    _tell_files(render(Plan.read(output)))
+    plan = Plan.read(output)
+    _tell_files(render(plan))
+    if carried.finished:
+        _keep(plan, kept)
     _tell_end(carried, len(tasks))
+
+
+def _keep(plan: Plan, folder: Path | None) -> None:
+    """The results without text, where the user asked for them, and what is made of all that are there."""
+    if folder is None:
+        return
+    from spikehtr.studies.keeping import keep
+    from spikehtr.studies.rendering import render
+    from spikehtr.studies.tasks import Plan
+
+    number = keep(plan, folder)
+    typer.echo(f"{number} {'runs' if number > 1 else 'run'} kept in {folder}, without any line's text")
+    _tell_files(render(Plan.read(folder)))
 
 
 def _devices(wanted: str) -> list[str]:

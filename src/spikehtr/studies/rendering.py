@@ -26,7 +26,7 @@ def render(plan: Plan) -> list[Path]:
     blocks = gather(plan)
     made = tables(plan.study, blocks)
     page, markdown, latex, numbers, plot = (plan.folder / name for name in (PAGE, MARKDOWN, LATEX, JSON, PLOT))
-    _write(markdown, f"# {plan.study.title}\n\n```sh\n{_command(plan)}\n```\n\n{to_markdown(made)}")
+    _write(markdown, f"# {plan.study.title}\n\n```sh\n{_commands(plan, blocks)}\n```\n\n{to_markdown(made)}")
     _write(latex, to_latex(made))
     write_json(numbers, to_json(plan, blocks))
     figure = study_figure(plan.study, blocks)
@@ -36,13 +36,16 @@ def render(plan: Plan) -> list[Path]:
     return [page, markdown, latex, numbers, plot]
 
 
-def _command(plan: Plan) -> str:
-    return shlex.join(["spikehtr", *plan.command])
+def _commands(plan: Plan, blocks: Sequence[Block]) -> str:
+    """Every command that made one of the runs, a line each."""
+    made = [run.made.get("command") for block in blocks for row in block.rows for run in row.runs]
+    known = dict.fromkeys(command for command in made if command)
+    return "\n".join(known) or shlex.join(["spikehtr", *plan.command])
 
 
 def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path) -> Report:
     page = Report(f"Study {plan.study.name}: {plan.study.title}")
-    page.code(_command(plan))
+    page.code(_commands(plan, blocks))
     page.table((), _about(plan, blocks))
     for table in made:
         page.heading(table.title)
@@ -91,7 +94,7 @@ def to_json(plan: Plan, blocks: Sequence[Block]) -> dict[str, Any]:
         "study": study.name,
         "title": study.title,
         "paper": study.paper.model_dump(mode="json"),
-        "command": _command(plan),
+        "command": _commands(plan, blocks),
         "budget": plan.budget,
         "epochs": plan.epochs,
         "set": list(plan.overrides),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,9 @@ from spikehtr.studies.plan import Fact, Metric, Variant
 from spikehtr.studies.seeds import Spread, mean_interval, pooled
 from spikehtr.studies.tasks import FAILED, RESULT, Plan, read_json, run_folder
 
+Key = tuple[str, str]  # a line's set, and its id there
 SPLITS = ("validation", "test")
+KEPT = "runs.json"  # in a data set's folder
 _UNREAD = 0.5  # CER: a run that is above it has hardly begun to read
 RATE: dict[Metric, str] = {"cer": "CER, plain", "wer": "WER, whitespace words"}
 
@@ -37,7 +39,7 @@ class Reading:
         return (bounds[0], bounds[1]) if bounds else None
 
     @cached_property
-    def predictions(self) -> dict[tuple[str, str], Prediction]:
+    def lines(self) -> dict[Key, Prediction]:
         """By set and id, so that two models' can be matched."""
         return {
             (p["set"], p["id"]): Prediction(
@@ -45,6 +47,31 @@ class Reading:
             )
             for p in self.values["predictions"]
         }
+
+    def edits(self, metric: Metric) -> dict[Key, Edits]:
+        """Of every line."""
+        count = MAIN[RATE[metric]]
+        return {key: count(line.reference, line.text) for key, line in self.lines.items()}
+
+
+class KeptReading(Reading):
+    """One run on one split, as `keeping` left it: how many errors each line has, and no text."""
+
+    def __init__(self, values: dict[str, Any], lines: Sequence[Sequence[Any]]) -> None:
+        super().__init__(values)
+        self._lines = lines  # set, id, document, and the length by each metric
+
+    @cached_property
+    def lines(self) -> dict[Key, Prediction]:
+        return {
+            (of, name): Prediction(-1, "", "", 0.0, 0.0, name, of, document) for of, name, document, *_ in self._lines
+        }
+
+    def edits(self, metric: Metric) -> dict[Key, Edits]:
+        """Of which kind an error was is not known; all are counted as substitutions."""
+        place, errors = list(RATE).index(metric), self.values["errors"][metric]
+        lengths = (lengths[place] for _, _, _, *lengths in self._lines)
+        return {key: Edits(e, length=n) for key, e, n in zip(self.lines, errors, lengths, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -96,15 +123,13 @@ class Row:
         """Those that have read the split."""
         return {run.seed for run in self.runs if split in run.readings}
 
-    def edits(
-        self, split: str, metric: Metric, seeds: set[int]
-    ) -> tuple[list[tuple[str, str]], list[Edits], list[Prediction]]:
+    def edits(self, split: str, metric: Metric, seeds: set[int]) -> tuple[list[Key], list[Edits], list[Prediction]]:
         """Lines that each of these seeds read: their keys, their edits summed over seeds, and their facts."""
-        read = [run.readings[split].predictions for run in self.runs if run.seed in seeds]
-        keys = [key for key in read[0] if all(key in other for other in read)]
-        count = MAIN[RATE[metric]]
-        edits = [total(count(lines[key].reference, lines[key].text) for lines in read) for key in keys]
-        return keys, edits, [read[0][key] for key in keys]
+        read = [run.readings[split] for run in self.runs if run.seed in seeds]
+        found = [reading.edits(metric) for reading in read]
+        keys = [key for key in found[0] if all(key in other for other in found)]
+        edits = [total(one[key] for one in found) for key in keys]
+        return keys, edits, [read[0].lines[key] for key in keys]
 
 
 @dataclass(frozen=True)
@@ -173,24 +198,41 @@ class Block:
 
 def gather(plan: Plan) -> list[Block]:
     """A block for each data set, with every row of the overlay."""
-    return [Block(data, [_row(plan, data, variant, why) for variant, why in plan.variants()]) for data in plan.data]
+    return [_block(plan, data) for data in plan.data]
 
 
-def _row(plan: Plan, data: str, variant: Variant, why: str) -> Row:
+def _block(plan: Plan, data: str) -> Block:
+    kept = kept_runs(plan.folder / data / KEPT)
+    return Block(data, [_row(plan, data, variant, why, kept) for variant, why in plan.variants()])
+
+
+def _row(plan: Plan, data: str, variant: Variant, why: str, kept: Mapping[tuple[str, int], Run]) -> Row:
     folders = [run_folder(plan.folder, data, variant.name, seed) for seed in range(plan.seeds)]
-    runs = [run for seed, folder in enumerate(folders) if (run := _run(folder, seed)) is not None]
-    if runs:
+    found = [finished_run(folder, seed) or kept.get((variant.name, seed)) for seed, folder in enumerate(folders)]
+    if runs := [run for run in found if run is not None]:
         return Row(variant, runs, "")
     return Row(variant, [], why if variant.why else _reason(folders) or why or "not run yet")
 
 
-def _run(folder: Path, seed: int) -> Run | None:
+def finished_run(folder: Path, seed: int) -> Run | None:
     facts = read_json(folder / RESULT)
     if facts is None:
         return None
     read = {split: read_json(folder / split / "evaluation.json") for split in SPLITS}
     made = read_json(folder / "environment.json") or {}
     return Run(seed, facts, {split: Reading(values) for split, values in read.items() if values}, made)
+
+
+def kept_runs(file: Path) -> dict[tuple[str, int], Run]:
+    """By variant and seed; none where nothing is kept."""
+    values = read_json(file) or {"lines": {}, "runs": []}
+    found = {}
+    for run in values["runs"]:
+        readings = {split: KeptReading(read, values["lines"][split]) for split, read in run["readings"].items()}
+        found[run["facts"]["variant"], run["facts"]["seed"]] = Run(
+            run["facts"]["seed"], run["facts"], dict(readings), run["made"]
+        )
+    return found
 
 
 def _reason(folders: Sequence[Path]) -> str:

@@ -94,7 +94,7 @@ class Plan:
     def tasks(self) -> list[Task]:
         """Seeds outermost, so that a study that is stopped early has compared all variants once."""
         running = [variant for variant, why in self.variants() if not why]
-        model = self._model()
+        model = self.model()
         return [
             self._task(data, source, variant, seed, model)
             for seed in range(self.seeds)
@@ -102,7 +102,7 @@ class Plan:
             for variant in running
         ]
 
-    def _model(self) -> Config | None:
+    def model(self) -> Config | None:
         """The settings of the model that the study begins with, where it needs one."""
         if self.study.takes_model != (self.start is not None):
             what = "begins with a model: name it by" if self.study.takes_model else "trains from scratch: leave out"
@@ -133,19 +133,27 @@ class Plan:
 
     def write(self) -> None:
         """Note the plan in the study's folder; one that holds another study, or other settings, is an error."""
-        values = self._noted()
+        seeds = self.seeds
         if (self.folder / STUDY).exists():
-            before = Plan.read(self.folder)._noted()  # read and noted again: fields that are new since then are there
-            for name, value in values.items():
-                if name not in ("seeds", "command") and before[name] != value:
-                    other = f"{name} is {before[name]}, not {value}" if name != "study" else "variants are others"
-                    raise SpikeHTRError(
-                        f"{self.folder} holds a study whose {other}: use the same settings to go on with it, or name "
-                        "another folder"
-                    )
-            values["seeds"] = max(self.seeds, before["seeds"])
+            before = Plan.read(self.folder)
+            self.check_like(before, but=("seeds", "command"))
+            seeds = max(seeds, before.seeds)
+        replace(self, seeds=seeds).note()
+
+    def check_like(self, before: Plan, but: Sequence[str]) -> None:
+        """An error where what is in the folder was planned otherwise."""
+        noted = before._noted()
+        for name, value in self._noted().items():
+            if name not in but and noted[name] != value:
+                other = f"{name} is {noted[name]}, not {value}" if name != "study" else "variants are others"
+                raise SpikeHTRError(
+                    f"{self.folder} holds a study whose {other}: use the same settings to go on with it, or name "
+                    "another folder"
+                )
+
+    def note(self) -> None:
         make_folder(self.folder)
-        write_json(self.folder / STUDY, values)
+        write_json(self.folder / STUDY, self._noted())
 
     def _noted(self) -> dict[str, Any]:
         return {

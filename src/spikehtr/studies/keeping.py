@@ -1,0 +1,121 @@
+"""A study's results without any line's text: small, and fit to be published where the lines are not.
+
+`FOLDER/DATA/runs.json` has the lines that were read (set, id, document, characters, words) and of each finished run its
+settings, what the tables tell of it and how many errors it made on each line: all that tables and paired tests are made
+of. Runs of several folders and days come together there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spikehtr.config import Config
+from spikehtr.errors import SpikeHTRError
+from spikehtr.evaluation.writing import make_folder
+from spikehtr.files import whole_file
+from spikehtr.studies.results import KEPT, RATE, Reading, finished_run
+from spikehtr.studies.tasks import STUDY, Plan, Task, read_json
+
+_SHOWN = ("keep_ratio", "lines_per_second", "resampled", "units", "too_few")  # what tables tell of a reading
+
+
+def keep(plan: Plan, folder: Path) -> int:
+    """Put the finished runs of a study into `folder`, in place of those of the same variant and seed; their number.
+
+    What is there already must be of the same study: the same settings of each variant, the same budget, the same lines.
+    """
+    if not any(plan.folder.glob("*/*/*/result.json")):
+        raise SpikeHTRError(f"{plan.folder} has no finished run to keep")
+    merged = _merged(plan, folder)
+    kept = {data: _with_runs(plan, merged, data) for data in plan.data}
+    for data in kept:
+        make_folder(folder / data)
+        _write(folder / data / KEPT, kept[data][0])
+    merged.note()
+    return sum(number for _, number in kept.values())
+
+
+def holds_kept(folder: Path) -> bool:
+    return any(folder.glob(f"*/{KEPT}"))
+
+
+def _merged(plan: Plan, folder: Path) -> Plan:
+    """The plan of both together; where lines and models lay is nobody's business."""
+    start = Path(plan.start.name) if plan.start else None
+    merged = replace(plan, folder=folder, data={name: name for name in plan.data}, start=start)
+    if not (folder / STUDY).is_file():
+        return merged
+    if not holds_kept(folder):
+        raise SpikeHTRError(f"{folder} is where a study was trained: name another folder to keep results in")
+    before = Plan.read(folder)
+    merged.check_like(before, but=("study", "data", "seeds", "command"))
+    if before.study.name != plan.study.name:
+        raise SpikeHTRError(f"{folder} holds the study {before.study.name}, not {plan.study.name}")
+    return replace(merged, data=before.data | merged.data, seeds=max(before.seeds, plan.seeds))
+
+
+def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int]:
+    """What is kept of a data set, with the plan's runs; and their number."""
+    file = merged.folder / data / KEPT
+    values = read_json(file) or {"lines": {}, "runs": []}
+    runs = {(run["facts"]["variant"], run["facts"]["seed"]): run for run in values["runs"]}
+    number = 0
+    for path in sorted((plan.folder / data).glob("*/*/result.json")):
+        task = Task.read(path.parent)
+        run = finished_run(path.parent, task.seed)
+        assert run is not None
+        for split, reading in run.readings.items():
+            if values["lines"].setdefault(split, _lines(reading)) != _lines(reading):
+                raise SpikeHTRError(f"{path.parent}: read other {split} lines than the runs in {file}")
+        runs[task.variant, task.seed] = {
+            "facts": run.facts,
+            "made": run.made,
+            "config": task.config.to_dict(),
+            "readings": {split: _counted(reading) for split, reading in run.readings.items()},
+        }
+        number += 1
+    _check_settings(plan, runs, file)
+    order = [variant.name for variant in merged.study.variants]
+    values["runs"] = [runs[key] for key in sorted(runs, key=lambda key: (order.index(key[0]), key[1]))]
+    return values, number
+
+
+def _check_settings(plan: Plan, runs: dict[tuple[str, int], dict[str, Any]], file: Path) -> None:
+    """A row that means another network than it did would say something untrue of its runs."""
+    model = plan.model()
+    for (variant, seed), run in runs.items():
+        now = plan.study.config(plan.study.variant(variant), plan.preset, plan.overrides, plan.epochs, seed, model)
+        if Config.from_dict(run["config"]) != now:
+            raise SpikeHTRError(
+                f"{file}: {variant}, seed {seed}, was trained with other settings than {plan.study.name} has now: "
+                "keep these results in another folder"
+            )
+
+
+def _lines(reading: Reading) -> list[list[Any]]:
+    lengths = [reading.edits(metric) for metric in RATE]
+    return [
+        [line.set, line.id, line.document, *(edits[key].length for edits in lengths)]
+        for key, line in reading.lines.items()
+    ]
+
+
+def _counted(reading: Reading) -> dict[str, Any]:
+    rates = {name: reading.values["rates"][name] for name in RATE.values()}
+    errors = {metric: [edits.errors for edits in reading.edits(metric).values()] for metric in RATE}
+    return {name: reading.values[name] for name in _SHOWN} | {"rates": rates, "errors": errors}
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    """A split's lines, and a run, to each line of the file, so that a new run is a new line."""
+
+    def text(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    lines = ",\n".join(f"{text(split)}:{text(lines)}" for split, lines in values["lines"].items())
+    runs = ",\n".join(text(run) for run in values["runs"])
+    with whole_file(path) as temporary:
+        temporary.write_text(f'{{"lines":{{\n{lines}\n}},\n"runs":[\n{runs}\n]}}\n', encoding="utf-8")
