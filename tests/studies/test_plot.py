@@ -24,6 +24,17 @@ def test_every_row_and_every_published_value_is_drawn():
     assert paper.get_xlabel() == "CER, %"
 
 
+def test_rows_with_nothing_to_show_are_left_out():
+    study = load_study("main")
+    rows = [row(study, v.name, *([6] if v.name == "fine-t1" else [])) for v in study.variants]
+    first, paper = study_figure(study, [Block("one", rows)]).axes
+    shown = [v for v in study.variants if v.paper or v.name == "fine-t1"]
+    assert [label.get_text().replace("\n", " ") for label in first.get_yticklabels()] == [v.label for v in shown]
+    (place,) = first.containers[0][0].get_ydata()
+    assert round(place) == [v.name for v in shown].index("fine-t1")
+    assert max(y for line in paper.lines for y in line.get_ydata()) == len(shown) - 1, "the paper's last row"
+
+
 def test_a_study_of_ones_own_has_no_panel_of_the_paper():
     study = load_study("ann-control").model_copy(update={"paper": Paper()})
     rows = [row(study, v.name, 6 + place) for place, v in enumerate(study.variants)]

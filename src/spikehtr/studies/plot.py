@@ -22,10 +22,14 @@ _ABOVE = 24  # points between a panel and its title, where the legend stands
 
 
 def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
-    """Rows from top to bottom as in the table, or curves over the study's axis; CER, %, and each seed's as a cross."""
+    """Rows from top to bottom as in the table, but for those with nothing to show, or curves over an axis; CER,
+    %, and each seed's as a cross."""
     if study.axis:
         return _curves(study, blocks)
-    rows = len(study.variants)
+    ran = {row.variant.name for block in blocks for row in block.rows if row.runs}
+    shown = [variant for variant in study.variants if variant.name in ran or variant.paper]
+    blocks = [Block(block.data, [block.row(variant.name) for variant in shown]) for block in blocks]
+    rows = len(shown)
     panels = max(1, len(blocks) + bool(study.paper.rates))
     figure = Figure(figsize=(3.2 + 3.4 * panels, 1.7 + 0.42 * rows), layout="constrained", dpi=110)
     FigureCanvasAgg(figure)
@@ -33,9 +37,9 @@ def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
     for panel, block in zip(axes, blocks, strict=False):
         _ours(panel, block)
     if study.paper.rates:
-        _papers(axes[-1], study)
+        _papers(axes[-1], study, shown)
     first = axes[0]
-    first.set_yticks(range(rows), [_short(variant.label) for variant in study.variants])
+    first.set_yticks(range(rows), [_short(variant.label) for variant in shown])
     first.set_ylim(rows - 0.5, -0.5)
     for panel in axes:
         panel.grid(color="0.92")
@@ -117,11 +121,11 @@ def _runs(estimates: Sequence[Estimate], places: Sequence[float]) -> tuple[list[
     return [place for place, _ in points], [rate for _, rate in points]
 
 
-def _papers(panel: Axes, study: Study) -> None:
+def _papers(panel: Axes, study: Study, shown: Sequence[Variant]) -> None:
     panel.set_title(f"paper: {study.paper.split}", fontsize=10, pad=_ABOVE)
     for (colour, marker), name in zip(_PAPER, study.paper.rates, strict=False):
         column = study.paper.columns.index(name)
-        points = [(value, place) for place, v in enumerate(study.variants) if (value := _value(v, column)) is not None]
+        points = [(value, place) for place, v in enumerate(shown) if (value := _value(v, column)) is not None]
         if points:
             x, y = zip(*points, strict=True)
             panel.plot(x, y, linestyle="none", marker=marker, color=colour, markerfacecolor="none", label=name)
