@@ -2,34 +2,44 @@
 
 typedef float v16 __attribute__((vector_size(64), aligned(4)));
 typedef float v8 __attribute__((vector_size(32), aligned(4)));
+typedef float v4 __attribute__((vector_size(16), aligned(4)));
 
-/* out[0:ROWS, 0:32] = a[0:ROWS, 0:k] . panel[0:k, 0:32] */
-#define REGISTER_BLOCK(NAME, TARGET, VEC, LANES, ROWS)                                              \
+/* out[0:ROWS, 0:32] = a[0:ROWS, 0:k] . panel[0:k, 0:32], COLS columns at a time: as many sums as there are registers */
+#define REGISTER_BLOCK(NAME, TARGET, VEC, LANES, ROWS, COLS)                                        \
     TARGET static void NAME(const float *a, int lda, const float *panel, int k, float *out, int ldo) { \
-        enum { PARTS = PANEL / LANES };                                                             \
-        VEC acc[ROWS][PARTS];                                                                       \
-        for (int r = 0; r < ROWS; r++)                                                              \
-            for (int v = 0; v < PARTS; v++) acc[r][v] = (VEC){0};                                   \
-        for (int i = 0; i < k; i++, panel += PANEL) {                                               \
-            VEC b[PARTS];                                                                           \
-            for (int v = 0; v < PARTS; v++) b[v] = *(const VEC *)(panel + v * LANES);               \
-            _Pragma("GCC unroll 12") for (int r = 0; r < ROWS; r++) {                               \
-                float x = a[(size_t)r * lda + i];                                                   \
-                for (int v = 0; v < PARTS; v++) acc[r][v] += x * b[v];                              \
+        enum { PARTS = COLS / LANES };                                                              \
+        for (int first = 0; first < PANEL; first += COLS) {                                         \
+            const float *from = panel + first;                                                      \
+            VEC acc[ROWS][PARTS];                                                                   \
+            for (int r = 0; r < ROWS; r++)                                                          \
+                for (int v = 0; v < PARTS; v++) acc[r][v] = (VEC){0};                               \
+            for (int i = 0; i < k; i++, from += PANEL) {                                            \
+                VEC b[PARTS];                                                                       \
+                for (int v = 0; v < PARTS; v++) b[v] = *(const VEC *)(from + v * LANES);            \
+                _Pragma("GCC unroll 12") for (int r = 0; r < ROWS; r++) {                           \
+                    float x = a[(size_t)r * lda + i];                                               \
+                    for (int v = 0; v < PARTS; v++) acc[r][v] += x * b[v];                          \
+                }                                                                                   \
             }                                                                                       \
+            for (int r = 0; r < ROWS; r++)                                                          \
+                for (int v = 0; v < PARTS; v++)                                                     \
+                    *(VEC *)(out + (size_t)r * ldo + first + v * LANES) = acc[r][v];                \
         }                                                                                           \
-        for (int r = 0; r < ROWS; r++)                                                              \
-            for (int v = 0; v < PARTS; v++) *(VEC *)(out + (size_t)r * ldo + v * LANES) = acc[r][v]; \
     }
 
 #if defined(__x86_64__)
-REGISTER_BLOCK(block12_v4, __attribute__((target("arch=x86-64-v4"))), v16, 16, 12)
-REGISTER_BLOCK(block1_v4, __attribute__((target("arch=x86-64-v4"))), v16, 16, 1)
-REGISTER_BLOCK(block3_v3, __attribute__((target("arch=x86-64-v3"))), v8, 8, 3)
-REGISTER_BLOCK(block1_v3, __attribute__((target("arch=x86-64-v3"))), v8, 8, 1)
+REGISTER_BLOCK(block12_v4, __attribute__((target("arch=x86-64-v4"))), v16, 16, 12, 32)
+REGISTER_BLOCK(block1_v4, __attribute__((target("arch=x86-64-v4"))), v16, 16, 1, 32)
+REGISTER_BLOCK(block3_v3, __attribute__((target("arch=x86-64-v3"))), v8, 8, 3, 32)
+REGISTER_BLOCK(block1_v3, __attribute__((target("arch=x86-64-v3"))), v8, 8, 1, 32)
 #endif
-REGISTER_BLOCK(block4_any, , v8, 8, 4)
-REGISTER_BLOCK(block1_any, , v8, 8, 1)
+#if defined(__aarch64__)
+enum { ANY_ROWS = 6 }; /* 24 of its 32 registers hold sums */
+#else
+enum { ANY_ROWS = 3 };
+#endif
+REGISTER_BLOCK(block_any, , v4, 4, ANY_ROWS, 16)
+REGISTER_BLOCK(block1_any, , v4, 4, 1, 32)
 
 typedef void (*block_fn)(const float *, int, const float *, int, float *, int);
 
@@ -44,7 +54,7 @@ static void pick_block(block_fn *many, int *rows, block_fn *one) {
         return;
     }
 #endif
-    *many = block4_any, *rows = 4, *one = block1_any;
+    *many = block_any, *rows = ANY_ROWS, *one = block1_any;
 }
 
 /* Rows of `a` times columns [first, end) of the weights; both multiples of PANEL but for the last end. */
