@@ -14,6 +14,7 @@ Mask = NDArray[Any]  # [h, w] bytes, 255 where there is ink, else 0; Any, since 
 FLOOR = 0.05  # how much darker than its paper ink must be at the least
 NOISE = 2.5  # and how many times the paper's own grain
 FOLD_DARK, FOLD_SHARE = 0.03, 0.8  # the fold's shadow, and over what share of the height it must be seen
+FOLD_STANDS_OUT = 0.4  # by how much that share must be above what is usual around: dense writing is dark everywhere
 CROOKED, MOST_RULINGS = 1.0, 400  # pixels off the straight that a ruling may be in the mean; rulings to look at
 STROKE = 9  # pixels, at half size: more is no stroke
 RULING = 7  # pixels that a ruling is thick at the most
@@ -52,7 +53,7 @@ def _fold(dark: NDArray[np.float32]) -> tuple[float, float] | None:
     low, high = int(0.38 * shadow.shape[1]), int(0.62 * shadow.shape[1])
     share = shadow[:, low:high].mean(0)
     best = int(share.argmax())
-    if share[best] < FOLD_SHARE:
+    if share[best] < FOLD_SHARE or share[best] - np.median(share) < FOLD_STANDS_OUT:
         return None
     pale = np.flatnonzero(share < 0.75 * share[best])
     left, right = pale[pale < best].max(initial=best - 3), pale[pale > best].min(initial=best + 3)

@@ -56,7 +56,8 @@ def find_lines(page: Image.Image) -> list[FoundRegion]:
 
 
 def _points(points: Floats, scale: float) -> tuple[Point, ...]:
-    return tuple((round(float(x) / scale, 1), round(float(y) / scale, 1)) for x, y in points)
+    """In the page's own pixels, whole ones: as they are written, so that what was written reads the same again."""
+    return tuple((float(round(float(x) / scale)), float(round(float(y) / scale))) for x, y in points)
 
 
 def segment(gray: Gray) -> list[tuple[list[Placed], str]]:

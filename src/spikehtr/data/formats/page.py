@@ -63,12 +63,15 @@ def _words_box(line: xml.Element) -> Box | None:
 
 
 def _text(line: xml.Element) -> str:
-    """The line's own transcript; where it has none, its words' joined by spaces."""
-    return _unicode(line) or " ".join(filter(None, map(_unicode, line.iterfind("{*}Word"))))
+    """The line's own transcript, empty where someone emptied it; where it has none, its words' joined by spaces."""
+    own = _unicode(line)
+    if own is not None:
+        return own
+    return " ".join(filter(None, map(_unicode, line.iterfind("{*}Word"))))
 
 
-def _unicode(element: xml.Element) -> str:
-    """The first of an element's transcripts, or the one with the lowest index."""
+def _unicode(element: xml.Element) -> str | None:
+    """The first of an element's transcripts, or the one with the lowest index; None where it has none."""
     versions = sorted(element.iterfind("{*}TextEquiv"), key=lambda version: xml.number(version.get("index")) or 0)
     texts = ("".join(found.itertext()) for version in versions if (found := version.find("{*}Unicode")) is not None)
-    return next(texts, "")
+    return next(texts, None)
