@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,6 +130,10 @@ def test_results_are_kept_without_the_runs(lines, tmp_path):
     (tmp_path / "kept" / "table.md").unlink()
     assert run("study", "ann-control", "-o", tmp_path / "kept", "--render").returncode == 0
     assert (tmp_path / "kept" / "table.md").read_text() == tables[0]
+    other = run(*command("ann-control", lines, tmp_path / "t", "--keep", tmp_path / "kept", "-s", "training.seed=3"))
+    assert other.returncode == 2
+    assert "holds a study whose set is" in " ".join(other.stderr.split())
+    assert not (tmp_path / "t").exists(), "told before anything is trained"
     there = run(*command("ann-control", lines, tmp_path / "kept"))
     assert there.returncode == 2
     assert "train into another folder, and --keep them here" in " ".join(there.stderr.split())
@@ -293,6 +298,21 @@ def test_where_no_split_is_marked_every_tenth_line_is_held_out(lines, tmp_path):
     assert not (seed / "test").exists()
     (row,) = [row for row in (tmp_path / "s" / "table.md").read_text().splitlines() if row.startswith("| Spike-HTR")]
     assert [cell.strip() for cell in row.split("|")][3] == "--"  # no test lines
+
+
+def test_lines_marked_as_test_are_never_trained_on(lines, tmp_path):
+    data = write_unmarked(tmp_path / "flat", 20)
+    shutil.copytree(lines / "test", data / "test")
+    done = run(*command("ann-control", data, tmp_path / "s", "--only", "spiking"))
+    assert done.returncode == 0, done.stderr
+    told = "no line is marked as training and 2 as validation or test: every 10th of 20 is held out to validate"
+    assert told in " ".join(done.stdout.split())
+    seed = tmp_path / "s" / "flat" / "spiking" / "seed0"
+    assert "18 lines to train on, 2 to validate" in (seed / "run.log").read_text()
+    assert len(json.loads((seed / "test" / "evaluation.json").read_text())["predictions"]) == 2
+    alone = run(*command("ann-control", data / "test", tmp_path / "t", "--only", "spiking"))
+    assert alone.returncode == 1
+    assert "all 2 lines are marked as validation or test: mark some as train" in " ".join(alone.stdout.split())
 
 
 @pytest.mark.parametrize("marked", [True, False])

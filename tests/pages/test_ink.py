@@ -23,6 +23,18 @@ def ink_of(page: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return np.asarray(find_ink(page)[0]) > 0
 
 
+def test_dense_writing_on_a_wide_picture_is_no_fold() -> None:
+    """Nearly every column of it is dark for most of the way; a fold is so in one place alone."""
+    rows = [(10.0, float(y), LOW * 4) for y in range(14, 290, 18)]
+    page = np.asarray(draw_page(rows, (800, 290), 24)).copy()
+    assert find_ink(page)[2] is None
+    book = np.full_like(page, 235)
+    book[:, 380:392] = 90
+    fold = find_ink(book)[2]
+    assert fold is not None
+    assert 370 < fold < 402
+
+
 @pytest.mark.parametrize("level", [178, 60])
 def test_a_ruling_takes_no_row_of_small_letters_with_it(level: int) -> None:
     before, after = ink_of(small_writing(3)), ink_of(small_writing(3, level))

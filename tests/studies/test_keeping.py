@@ -145,6 +145,33 @@ def test_what_is_not_alike_is_not_put_together(tmp_path):
     assert before == ((kept / "hand" / KEPT).read_bytes(), (kept / STUDY).read_bytes())
 
 
+def test_a_folder_of_other_things_is_left_alone(tmp_path):
+    made = study(tmp_path / "a")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "report.html").write_text("learning curves")
+    for folder in (tmp_path / "run", tmp_path / "run" / "report.html"):
+        with pytest.raises(SpikeHTRError, match="holds other things than a study's results"):
+            keep(made, folder)
+    with pytest.raises(SpikeHTRError, match="is where the study is trained"):
+        keep(made, made.folder)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["report.html"]
+
+
+def test_a_damaged_file_and_a_row_that_is_gone_are_named(tmp_path):
+    kept = tmp_path / "kept"
+    made = study(tmp_path / "a")
+    keep(made, kept)
+    fewer = [v for v in made.study.variants if v.name not in ("retsinas-light", OTHER)]
+    names = [v.name for v in fewer]
+    pair = made.study.pair.model_copy(update={"others": tuple(n for n in made.study.pair.others if n in names)})
+    smaller = made.study.model_copy(update={"variants": tuple(fewer), "pair": pair})
+    with pytest.raises(SpikeHTRError, match=rf"runs\.json holds runs of {OTHER}, which main no longer has"):
+        keep(replace(study(tmp_path / "b", variants=[ONE]), study=smaller), kept)
+    (kept / "hand" / KEPT).write_text('{"lines"')
+    with pytest.raises(SpikeHTRError, match=r"runs\.json is damaged"):
+        gather(Plan.read(kept))
+
+
 def test_a_row_whose_settings_have_changed_since_is_told(tmp_path):
     """The study's overlay may be edited between two days: its row would no longer say what the run was."""
     kept = tmp_path / "kept"

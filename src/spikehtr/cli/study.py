@@ -116,6 +116,10 @@ def study(
         raise SpikeHTRError(f"no variant of {chosen.name} can run here ({reasons})")
     from spikehtr.studies.reusing import made_elsewhere, take_over
 
+    if kept is not None:
+        from spikehtr.studies.keeping import check_target
+
+        check_target(plan, kept)
     made = made_elsewhere(tasks, reuse or ())
     devices = _devices(device)
     at_once = min(jobs or len(devices), len(tasks))

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -133,6 +133,10 @@ class LineStore:
     def rows(self, split: Split | None = None) -> NDArray[np.int64]:
         """The row numbers of one split, or all."""
         return np.arange(len(self)) if split is None else np.flatnonzero(self.splits == split)
+
+    def unmarked(self) -> NDArray[np.int64]:
+        """The row numbers of lines that belong to no split."""
+        return np.flatnonzero(~np.isin(self.splits, get_args(Split)))
 
     def _locate(self, row: int) -> tuple[pa.RecordBatch, int]:
         if not 0 <= row < len(self):

@@ -29,7 +29,7 @@ def keep(plan: Plan, folder: Path) -> int:
     """
     if not any(plan.folder.glob("*/*/*/result.json")):
         raise SpikeHTRError(f"{plan.folder} has no finished run to keep")
-    merged = _merged(plan, folder)
+    merged = check_target(plan, folder)
     kept = {data: _with_runs(plan, merged, data) for data in plan.data}
     for data in kept:
         make_folder(folder / data)
@@ -42,11 +42,20 @@ def holds_kept(folder: Path) -> bool:
     return any(folder.glob(f"*/{KEPT}"))
 
 
-def _merged(plan: Plan, folder: Path) -> Plan:
-    """The plan of both together; where lines and models lay is nobody's business."""
+def check_target(plan: Plan, folder: Path) -> Plan:
+    """The plan of both together, where `folder` can take these results; else an error, before any work is done.
+
+    Where lines and models lay is nobody's business.
+    """
     start = Path(plan.start.name) if plan.start else None
     merged = replace(plan, folder=folder, data={name: name for name in plan.data}, start=start)
+    if folder.resolve() == plan.folder.resolve():
+        raise SpikeHTRError(f"{folder} is where the study is trained: name another folder to keep results in")
     if not (folder / STUDY).is_file():
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise SpikeHTRError(
+                f"{folder} holds other things than a study's results: name a new folder to keep them in"
+            )
         return merged
     if not holds_kept(folder):
         raise SpikeHTRError(f"{folder} is where a study was trained: name another folder to keep results in")
@@ -54,21 +63,29 @@ def _merged(plan: Plan, folder: Path) -> Plan:
     merged.check_like(before, but=("study", "data", "seeds", "command"))
     if before.study.name != plan.study.name:
         raise SpikeHTRError(f"{folder} holds the study {before.study.name}, not {plan.study.name}")
+    for data in before.data:
+        file = folder / data / KEPT
+        _check_settings(plan, _kept(file)[1], file)
     return replace(merged, data=before.data | merged.data, seeds=max(before.seeds, plan.seeds))
+
+
+def _kept(file: Path) -> tuple[dict[str, Any], dict[tuple[str, int], dict[str, Any]]]:
+    """What a file holds: its lines by split, its runs by variant and seed."""
+    values = read_json(file) or {"lines": {}, "runs": []}
+    return values["lines"], {(run["facts"]["variant"], run["facts"]["seed"]): run for run in values["runs"]}
 
 
 def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int]:
     """What is kept of a data set, with the plan's runs; and their number."""
     file = merged.folder / data / KEPT
-    values = read_json(file) or {"lines": {}, "runs": []}
-    runs = {(run["facts"]["variant"], run["facts"]["seed"]): run for run in values["runs"]}
+    lines, runs = _kept(file)
     number = 0
     for path in sorted((plan.folder / data).glob("*/*/result.json")):
         task = Task.read(path.parent)
         run = finished_run(path.parent, task.seed)
         assert run is not None
         for split, reading in run.readings.items():
-            if values["lines"].setdefault(split, _lines(reading)) != _lines(reading):
+            if lines.setdefault(split, _lines(reading)) != _lines(reading):
                 raise SpikeHTRError(f"{path.parent}: read other {split} lines than the runs in {file}")
         runs[task.variant, task.seed] = {
             "facts": run.facts,
@@ -79,14 +96,16 @@ def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int
         number += 1
     _check_settings(plan, runs, file)
     order = [variant.name for variant in merged.study.variants]
-    values["runs"] = [runs[key] for key in sorted(runs, key=lambda key: (order.index(key[0]), key[1]))]
-    return values, number
+    ordered = [runs[key] for key in sorted(runs, key=lambda key: (order.index(key[0]), key[1]))]
+    return {"lines": lines, "runs": ordered}, number
 
 
 def _check_settings(plan: Plan, runs: dict[tuple[str, int], dict[str, Any]], file: Path) -> None:
     """A row that means another network than it did would say something untrue of its runs."""
-    model = plan.model()
+    model, known = plan.model(), {variant.name for variant in plan.study.variants}
     for (variant, seed), run in runs.items():
+        if variant not in known:
+            raise SpikeHTRError(f"{file} holds runs of {variant}, which {plan.study.name} no longer has")
         now = plan.study.config(plan.study.variant(variant), plan.preset, plan.overrides, plan.epochs, seed, model)
         if Config.from_dict(run["config"]) != now:
             raise SpikeHTRError(

@@ -207,5 +207,8 @@ def name_data(sources: Sequence[str]) -> dict[str, str]:
 def read_json(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SpikeHTRError(f"{path} is damaged ({error}): restore it, or take it away") from None
     return values

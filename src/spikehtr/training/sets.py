@@ -26,21 +26,30 @@ class Sets:
 
 
 def split_rows(store: LineStore) -> tuple[Indices, Indices]:
-    """Rows to train on and to validate with: as they are marked, or every tenth where none is marked as training."""
-    if len(train := store.rows("train")):
-        return train, store.rows("validation")
-    everything = store.rows()
-    held = everything % _HOLD_OUT == _HOLD_OUT - 1
-    return everything[~held], everything[held]
+    """Rows to train on and to validate with: as they are marked. Where none is marked as training, those that are not
+    marked at all are trained on, every tenth of them held out to validate if none is marked for that."""
+    train, validation = store.rows("train"), store.rows("validation")
+    if len(train):
+        return train, validation
+    unmarked = store.unmarked()
+    if len(validation):
+        return unmarked, validation
+    held = np.arange(len(unmarked)) % _HOLD_OUT == _HOLD_OUT - 1
+    return unmarked[~held], unmarked[held]
 
 
 def held_out(store: LineStore) -> str:
-    """A remark, where the lines to validate with are of our choosing; else nothing."""
-    if len(store.rows("train")):
+    """A remark, where which lines to train on or to validate with is of our choosing; else nothing."""
+    count, told = len(store.unmarked()), "no line is marked as training"
+    if len(store.rows("train")) or not count:
         return ""
-    if len(store) < _HOLD_OUT:
-        return f"no line is marked as training: all {len(store)} are trained on, too few to hold any out to validate"
-    return f"no line is marked as training: every {_HOLD_OUT}th of {len(store)} is held out to validate"
+    if count < len(store):
+        told += f" and {len(store) - count} as validation or test"
+    if len(store.rows("validation")):
+        return f"{told}: the other {count} are trained on"
+    if count < _HOLD_OUT:
+        return f"{told}: all {count} are trained on, too few to hold any out to validate"
+    return f"{told}: every {_HOLD_OUT}th of {count} is held out to validate"
 
 
 def training_sets(
@@ -57,6 +66,10 @@ def training_sets(
     """
     train, validation = split_rows(store)
     remarks = [remark] if (remark := held_out(store)) else []
+    if not len(train) and len(store):
+        raise SpikeHTRError(
+            f"{store.path}: all {len(store)} lines are marked as validation or test: mark some as train"
+        )
     train = _drawn(_spellable(store, train, config, remarks), config, remarks)
     charset = _charset(store, train, known, mode, remarks)
     if known is not None and mode == "keep":

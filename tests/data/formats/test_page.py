@@ -57,6 +57,14 @@ def test_the_words_make_the_text_and_the_box_of_a_line_that_has_none_itself(tmp_
     assert kinds(report) == {"box for outline": 1}
 
 
+def test_a_line_that_someone_emptied_does_not_come_back_by_its_words(tmp_path):
+    word = '<Word><Coords points="1,1 9,1 9,9"/><TextEquiv><Unicode>misread</Unicode></TextEquiv></Word>'
+    emptied = page_line("l2", text=None, more=f"{word}<TextEquiv><Unicode></Unicode></TextEquiv>")
+    samples, report = read_one(tmp_path, page_line("l1", "kept"), emptied)
+    assert [sample.text for sample in samples] == ["kept"]
+    assert kinds(report) == {"no text": 1}
+
+
 def test_lines_of_nested_regions_come_in_document_order(tmp_path):
     nested = f'<TextRegion id="r2">{page_line("b", "second")}</TextRegion>'
     samples, _ = read_one(tmp_path, page_line("a", "first"), nested, page_line("c", "third"))
