@@ -123,3 +123,15 @@ def test_notes_are_added_to_model_files_only(tmp_path):
 )
 def test_what_other_software_says_is_a_line_and_never_nothing(error, reason):
     assert reason_of(error) == reason
+
+
+def test_a_checkpoint_is_told_from_a_model(tmp_path):
+    save_file({"x": torch.zeros(1)}, tmp_path / "last.safetensors", {"state": "{}"})
+    with pytest.raises(SpikeHTRError, match=r"a checkpoint to go on with a training, no model: best\.safetensors"):
+        load_model(tmp_path / "last.safetensors")
+
+
+def test_the_public_names_can_be_listed():
+    import spikehtr
+
+    assert {"Config", "SpikeHTR", "Recognizer", "Line", "Page"} <= set(dir(spikehtr))

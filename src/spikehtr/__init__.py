@@ -26,6 +26,10 @@ _HOMES = {
 __all__ = ["Config", "Line", "Page", "Recognizer", "SpikeHTR", "__version__"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'spikehtr' has no attribute {name!r}")

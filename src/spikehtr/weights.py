@@ -93,6 +93,10 @@ def load_header(path: str | os.PathLike[str]) -> dict[str, str]:
     except SafetensorError as error:
         raise SpikeHTRError(_damaged(path, error)) from None
     if header.get("format") != FORMAT:
+        if "state" in header:
+            raise SpikeHTRError(
+                f"{path}: a checkpoint to go on with a training, no model: best.safetensors beside it is"
+            )
         found = header.get("format", "no format note")
         raise SpikeHTRError(f"{path}: not a Spike-HTR model of format {FORMAT} (found {found})")
     return header

@@ -136,6 +136,13 @@ def test_a_folder_of_files(run, tmp_path):
     assert "spikehtr evaluate a.safetensors -d old -d new" in page
 
 
+def test_a_trainings_report_is_not_written_over(run, tmp_path):
+    (tmp_path / "log.csv").touch()
+    code, _, said = run("a.safetensors", "-d", "old", "-o", tmp_path)
+    assert (code, list(tmp_path.iterdir())) == (2, [tmp_path / "log.csv"])
+    assert "holds a training run or a study, whose report.html is another" in " ".join(said.split())
+
+
 def test_two_models_on_the_same_lines(run, tmp_path):
     code, out, err = run("a.safetensors", "tall.safetensors", *BOTH, "-o", tmp_path)  # of other heights
     assert (code, err) == (0, "")

@@ -187,3 +187,13 @@ def test_wrong_use_is_named(options, message):
 def test_only_the_same_lines_can_be_compared(other):
     with pytest.raises(SpikeHTRError, match="different reference lengths"):
         paired_bootstrap([Edits(length=10), Edits(length=10)], other)
+
+
+@pytest.mark.parametrize(("documents", "real"), [(2, False), (5, False), (6, True), (12, True)])
+def test_few_documents_cannot_be_sure(documents, real):
+    """However alike they are: a test of signs on n of them gives 2 / 2^n at the least."""
+    clusters = [number % documents for number in range(60)]
+    worse, better = [Edits(3, length=10)] * 60, [Edits(1, length=10)] * 60
+    found = paired_bootstrap(worse, better, clusters)
+    assert found.p_value == pytest.approx(max(2.0 ** (1 - documents), 2 / 2001))
+    assert found.real is real

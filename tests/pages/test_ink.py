@@ -25,7 +25,7 @@ def ink_of(page: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 def test_dense_writing_on_a_wide_picture_is_no_fold() -> None:
     """Nearly every column of it is dark for most of the way; a fold is so in one place alone."""
-    rows = [(10.0, float(y), LOW * 4) for y in range(14, 290, 18)]
+    rows = [(10.0, float(y), LOW * 4) for y in range(14, 290, 12)]
     page = np.asarray(draw_page(rows, (800, 290), 24)).copy()
     assert find_ink(page)[2] is None
     book = np.full_like(page, 235)

@@ -36,7 +36,7 @@ def evaluate(
     ],
     split: Annotated[
         Optional[str],
-        typer.Option("--split", help="train, validation, test, or all. [default: test; with --calibrate validation]"),
+        typer.Option("--split", help="train, validation, test, or all. (default: test; with --calibrate validation)"),
     ] = None,
     output: Annotated[
         Optional[Path],
@@ -76,6 +76,10 @@ def evaluate(
     from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
 
     if output:
+        if any((output / name).exists() for name in ("log.csv", "study.json")):
+            raise SpikeHTRError(
+                f"{output} holds a training run or a study, whose report.html is another: name a folder"
+            )
         make_folder(output)
     read = _evaluations(models, data, split, overrides or [], batch_size, chosen, calibrate, precision)
     command = shlex.join(["spikehtr", *sys.argv[1:]])

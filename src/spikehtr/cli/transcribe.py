@@ -49,10 +49,10 @@ def transcribe(
     ],
     model: Annotated[
         Optional[Path],
-        typer.Option("--model", "-m", help="Model file (.safetensors). [default: bundled, the one that comes along]"),
+        typer.Option("--model", "-m", help="Model file (.safetensors). (default: bundled, the one that comes along)"),
     ] = None,
     form: Annotated[
-        Optional[Form], typer.Option("--format", "-f", help="What to write. [default: text; page with --lines-only]")
+        Optional[Form], typer.Option("--format", "-f", help="What to write. (default: text; page with --lines-only)")
     ] = None,
     output: Annotated[
         Optional[Path], typer.Option("--output", "-o", help="Folder for the results, one file a page.")
@@ -67,7 +67,7 @@ def transcribe(
         Optional[bool],
         typer.Option(
             "--straighten/--no-straighten",
-            help="Make sloping lines level before they are read. [default: as the model has it]",
+            help="Make sloping lines level before they are read. (default: as the model has it)",
         ),
     ] = None,
     lines_only: Annotated[
