@@ -5,17 +5,48 @@ from test_loop import SETTINGS
 
 from conftest import draw_line
 from spikehtr.config import Config
+from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.text import Charset
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.job import Job, carry_out
+from spikehtr.weights import load_model, save_model
+
+
+def write_lines(folder):
+    folder.mkdir()
+    for number in range(10):
+        Image.fromarray(draw_line("ink", seed=number)).save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text("ink")
+    return folder
+
+
+def test_where_the_start_stays_the_best_it_stays_calibrated(tmp_path, monkeypatch):
+    """One validation line is too little to calibrate by, and the weights are those that were calibrated."""
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    config = Config().with_overrides(SETTINGS | {"training.epochs": 2, "training.learning_rate": 1e-12})
+    charset, start = Charset.from_texts(["ink"]), tmp_path / "start.safetensors"
+    calibrated = {
+        "temperature": 1.75,
+        "calibration": {
+            "data": ["old"],
+            "split": "validation",
+            "lines": 99,
+            "ece": {"characters": {"before": 0.2, "after": 0.1}},
+        },
+    }
+    save_model(start, SpikeHTR(config.model, len(charset)), config, charset, calibrated)
+    job = Job(config, [write_lines(tmp_path / "source")], tmp_path / "run", start, max_steps=1)
+    job.claim_folder()
+    said: list[str] = []
+    carry_out(job, make_fabric(), said.append)
+    assert said[-1] == "no epoch was better than the start, so best.safetensors is the start"
+    notes = load_model(tmp_path / "run" / "best.safetensors").notes
+    assert {name: notes[name] for name in calibrated} == calibrated
 
 
 def test_lines_that_reading_left_out_are_remarked_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
-    source = tmp_path / "source"
-    source.mkdir()
-    for number in range(10):
-        Image.fromarray(draw_line("ink", seed=number)).save(source / f"{number}.png")
-        (source / f"{number}.txt").write_text("ink")
+    source = write_lines(tmp_path / "source")
     (source / "3.png").write_bytes(b"no image")
     job = Job(Config().with_overrides(SETTINGS | {"training.epochs": 2}), [source], tmp_path / "run", max_steps=1)
     job.claim_folder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterable
@@ -174,7 +175,8 @@ def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict
 
     parts: dict[str, Lines] = {}
     there: dict[str, int] = {}
-    for source in dict.fromkeys(data):
+    data = list({os.path.realpath(source): source for source in reversed(data)}.values())[::-1]  # ./b/ is b
+    for source in data:
         with counting(f"opening {source}") as progress:
             store = open_lines(
                 [source], config.model.height, config.data.max_width, progress, straighten=config.data.straighten
@@ -187,7 +189,7 @@ def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict
     if not parts:
         found = ", ".join(f"{name} ({count})" for name, count in sorted(there.items()))
         raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all")
-    for source in [source for source in dict.fromkeys(data) if source not in parts]:
+    for source in [source for source in data if source not in parts]:
         typer.echo(f"{source}: no line of split {split!r}, left out", err=True)
     return parts
 

@@ -23,7 +23,7 @@ from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance
 from spikehtr.training.report import finish
 from spikehtr.training.sets import Sets, training_sets
 from spikehtr.training.teacher import load_teacher
-from spikehtr.weights import Loaded, load_model
+from spikehtr.weights import Loaded, load_model, update_notes
 
 SETTINGS = "config.yaml"
 _AIMS = {"bypass_penalty", "bypass_anneal", "firing_penalty", "firing_target"}  # settings that ask for more than text
@@ -131,6 +131,9 @@ def carry_out(
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:
+        if model and run.best == kept:  # these weights are calibrated; few lines may not be enough to do it anew
+            known = {name: value for name, value in model.notes.items() if name in ("temperature", "calibration")}
+            update_notes(job.folder / BEST, known)
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
     if run.finished and run.best == kept:
         say(f"no epoch was better than the start, so {BEST} is the start")
