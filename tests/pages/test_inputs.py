@@ -70,6 +70,21 @@ def test_of_an_image_of_several_pages_those_that_xml_files_name_go_with_them(
     assert names_of([tmp_path]) == names + [f"p{number}" for number in range(len(frames))]
 
 
+def test_what_was_written_of_a_pdf_beside_it_is_no_input(tmp_path: Path) -> None:
+    """Otherwise its pages would be read anew under other names, each time."""
+    pytest.importorskip("pypdfium2")
+    pages = [Image.new("L", (40, 30), 255)] * 2
+    pages[0].save(tmp_path / "d.pdf", save_all=True, append_images=pages[1:], resolution=72)
+    for number in (1, 2):
+        text = Page("d.pdf", 40, 30, (), frame=number).to_page()
+        (tmp_path / f"d-000{number}.xml").write_text(text, encoding="utf-8")
+    assert names_of([tmp_path]) == ["d-0001", "d-0002"]
+    sources, _ = find_sources([str(tmp_path)])
+    assert [source.kind for source in sources] == ["pdf"]
+    alone, _ = find_sources([str(tmp_path / "d-0001.xml")])
+    assert [source.kind for source in alone] == ["xml"], "who names it alone is told why it cannot be read"
+
+
 def test_results_never_share_a_name(tmp_path: Path) -> None:
     files = [picture(tmp_path / name) for name in ("x/p.png", "y/p.png", "y/p.jpg", "y/P~2.png")]
     assert names_of(list(files)) == ["p", "p~2", "p~3", "P~2~2"]

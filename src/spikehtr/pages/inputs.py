@@ -117,18 +117,23 @@ def _in_folder(folder: Path, output: Path | None, report: Report) -> Iterator[So
 
 
 def _without_named_images(sources: list[Source]) -> list[Source]:
-    """Without the images, or the pages of images, that XML files among the sources name."""
+    """Without the images, or the pages of images, that XML files among the sources name; and without the XML files of
+    PDFs among the sources, which cannot give their lines: they are what we wrote of them."""
     finder = ImageFinder()
     named: dict[Path, set[int]] = {}
+    documents = {source.path.resolve() for source in sources if source.kind == "pdf"}
+    left = list(sources)
     for source in sources:
         if source.kind == "xml":
             root = xml.load(source.path, Report())
             if root is not None and (parse := ROOTS.get(xml.name_of(root))):
                 content = parse(root)
                 image = finder.find(source.path, content.image)
-                if image:
+                if image and image.resolve() in documents:
+                    left.remove(source)
+                elif image:
                     named.setdefault(image.resolve(), set()).add((content.frame or 1) - 1)
-    return [left for source in sources if (left := _left_of(source, named))]
+    return [part for source in left if (part := _left_of(source, named))]
 
 
 def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
