@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -87,3 +89,17 @@ def test_wrong_input_is_refused_with_words(recognizer, tmp_path):
         recognizer.transcribe(images(), batch_size=0)
     with pytest.raises(SpikeHTRError, match="no such file"):
         Recognizer.load(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (None, "an image or a list of images can be read, not None"),
+        (iter(()), "can be read, not a tuple_iterator"),
+        ([None], "an image is a path, a PIL image, an array of bytes or a file's bytes, not None"),
+        ([torch.zeros(8, 8)], "a file's bytes, not a Tensor"),
+    ],
+)
+def test_what_is_no_image_is_told(recognizer, given, says):
+    with pytest.raises(SpikeHTRError, match=re.escape(says)):
+        recognizer.transcribe(given)

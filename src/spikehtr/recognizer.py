@@ -117,6 +117,8 @@ class Recognizer:
         """
         if isinstance(images, str | os.PathLike | Image.Image | np.ndarray | bytes):
             return self.read([self.fit(images)])[0]
+        if not hasattr(images, "__getitem__"):
+            raise SpikeHTRError(f"an image or a list of images can be read, not {_kind(images)}")
         batch_size = self.reader.batch_size if batch_size is None else batch_size
         if batch_size < 1:
             raise SpikeHTRError(f"batch_size must be 1 or more, not {batch_size}")
@@ -202,9 +204,15 @@ def open_image(image: ImageLike) -> Image.Image:
                 f"not {image.dtype} {list(image.shape)}"
             )
         image = Image.fromarray(image[..., 0] if channels == (1,) else image)
+    if not isinstance(image, Image.Image):
+        raise SpikeHTRError(f"an image is a path, a PIL image, an array of bytes or a file's bytes, not {_kind(image)}")
     if not image.width or not image.height:
         raise SpikeHTRError(f"an image of {image.width} x {image.height} pixels has nothing to read")
     return to_gray(image)
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _line(decoded: Decoded, spans: NDArray[np.int64], fitted: int, original: int) -> Line:

@@ -56,9 +56,9 @@ def unusable(net: Network, half: bool = False) -> str | None:
     return "bf16 needs a CPU with a tile unit (AMX)" if half and not found.tiles else None
 
 
-# Spikes an input below which adding up weight rows is faster than the dense product, in fp32 and in tiles, as
-# `spikehtr bench --cpu` measures them.
-EVENTS_PAY_DENSE, EVENTS_PAY_TILES = 0.2, 0.02
+# Spikes an input below which adding up weight rows is faster than the dense product, as `spikehtr bench --cpu` measures
+# them: in fp32, where there is AVX-512 and elsewhere (measured on ARM), and in tiles.
+EVENTS_PAY_DENSE, EVENTS_PAY_NARROW, EVENTS_PAY_TILES = 0.2, 0.1, 0.02
 
 MOST_A_LINE = 8  # threads that a single line can keep busy
 
@@ -132,7 +132,9 @@ class Engine:
         if events != "auto":
             return
         self.density = self.watch(sample_line(self.net.config.height))[1]
-        most = EVENTS_PAY_DENSE if dense == DENSE else EVENTS_PAY_TILES
+        most = EVENTS_PAY_DENSE if self.library.wide else EVENTS_PAY_NARROW
+        if dense == TILES:
+            most = EVENTS_PAY_TILES
         for layer in self.layers():
             if layer.spikes and self.density.get(layer.name, 1.0) > most:
                 layer.choose(dense)

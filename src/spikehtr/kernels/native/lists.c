@@ -62,6 +62,8 @@ int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) {
 #define list_wide(...) 0
 #endif
 
+API int spikehtr_wide(void) { return wide_vectors(); }
+
 int list_spikes(const float *spikes, int channels, uint16_t *fired, int room) {
     if (wide_vectors()) return list_wide(spikes, channels, fired, room);
     int found = 0;
