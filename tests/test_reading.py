@@ -95,9 +95,9 @@ def test_wrong_input_is_refused_with_words(recognizer, tmp_path):
     ("given", "says"),
     [
         (None, "an image or a list of images can be read, not None"),
-        (iter(()), "can be read, not a tuple_iterator"),
+        (iter(()), "can be read, not builtins.tuple_iterator"),
         ([None], "an image is a path, a PIL image, an array of bytes or a file's bytes, not None"),
-        ([torch.zeros(8, 8)], "a file's bytes, not a Tensor"),
+        ([torch.zeros(8, 8)], "a file's bytes, not torch.Tensor"),
     ],
 )
 def test_what_is_no_image_is_told(recognizer, given, says):

@@ -212,7 +212,7 @@ def open_image(image: ImageLike) -> Image.Image:
 
 
 def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else f"{type(value).__module__}.{type(value).__name__}"
 
 
 def _line(decoded: Decoded, spans: NDArray[np.int64], fitted: int, original: int) -> Line:

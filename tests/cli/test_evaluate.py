@@ -111,6 +111,10 @@ def test_double_precision_on_request(run, monkeypatch):
 def test_a_set_twice_counts_once_and_a_store_of_several_sources_is_several_sets(run, place):
     for again in ("old", "./old/", place / "old"):
         assert json.loads(run("a.safetensors", "-d", "old", "-d", again, "--json")[1])["lines"] == 3
+    assert list(json.loads(run("a.safetensors", "-d", "old", "-d", "new", "-d", "old/", "--json")[1])["sets"]) == [
+        "old",
+        "new",
+    ]
     compile_store(["old", "new"], place / "both.arrow", height=24)
     result = json.loads(run("a.safetensors", "-d", "both.arrow", "--json")[1])
     assert {name: part["lines"] for name, part in result["sets"].items()} == {"old": 3, "new": 3}

@@ -107,7 +107,8 @@ def test_the_other_lines_do_not_matter():
     other, _ = augment(mixed, widths.clone().fill_(40).index_fill(0, torch.tensor(0), int(widths[0])), ALL, seeded())
     assert torch.equal(out[0], other[0])
     fewer, some = augment(images[:2], widths[:2], ALL, seeded())
-    assert torch.equal(fewer, out[:2])
+    # Up to rounding: on ARM torch's sine differs in its last bit by where in the tensor a number stands.
+    torch.testing.assert_close(fewer, out[:2], rtol=0, atol=1e-5)
     assert torch.equal(some, new[:2])
 
 

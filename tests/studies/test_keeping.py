@@ -24,7 +24,9 @@ TEXTS = [("the ink is dry", "the ink is dry"), ("a pen", "a hen"), ("nibs", "nib
 
 
 def plan(folder, data=("hand",), **changes):
-    whole = Plan(load_study("main"), folder, {name: f"/somewhere/{name}" for name in data}, budget=8.0)
+    sources = {name: f"/somewhere/{name}" for name in data}
+    command = ("study", "main", "-d", *sources.values(), "-o", "/somewhere/runs")
+    whole = Plan(load_study("main"), folder, sources, budget=8.0, command=command)
     return replace(whole, **changes)
 
 
@@ -44,7 +46,9 @@ def finish(made, variant, texts, seed=0, data="hand"):
     task.write()
     numbers = {"parameters": 9, "macs": 8, "firing_rate": 0.05, "minutes": 8.0, "epochs": 7, "device": "cpu"}
     write_json(task.folder / RESULT, {"variant": variant, "data": data, "seed": seed} | numbers)
-    write_json(task.folder / "environment.json", {"command": f"spikehtr study main --only {variant}"})
+    write_json(
+        task.folder / "environment.json", {"command": f"spikehtr study main -d /somewhere/{data}/ --only {variant}"}
+    )
     for split in ("validation", "test"):
         (task.folder / split).mkdir(exist_ok=True)
         write_json(task.folder / split / "evaluation.json", read_as(texts, split))
@@ -61,7 +65,7 @@ def study(folder, texts=TEXTS, variants=(ONE, OTHER), **changes):
 
 def numbers(made):
     found = to_json(made, gather(made))
-    return {name: found[name] for name in ("data", "budget", "command")}
+    return {name: found[name] for name in ("data", "budget")}
 
 
 line = st.tuples(st.text("ab c", max_size=8), st.text("ab c", max_size=8))
@@ -102,9 +106,9 @@ def test_runs_of_several_folders_come_together(tmp_path):
     assert [len(blocks[data].row(name).runs) for data in blocks for name in (ONE, OTHER)] == [1, 1, 1, 0]
     together = numbers(study(tmp_path / "d"))["data"]["hand"]
     assert numbers(Plan.read(kept))["data"]["hand"] == together
-    assert numbers(Plan.read(kept))["command"].splitlines() == [
-        f"spikehtr study main --only {name}"
-        for name in (OTHER, ONE)  # as in the table, each once
+    made = [("hand", OTHER), ("hand", ONE), ("mill", ONE)]  # as in the tables
+    assert to_json(Plan.read(kept), list(blocks.values()))["command"].splitlines() == [
+        f"spikehtr study main -d {data} --only {name}" for data, name in made
     ]
 
 

@@ -79,7 +79,7 @@ def evaluate(
     if output:
         if any((output / name).exists() for name in ("log.csv", "study.json")):
             raise SpikeHTRError(
-                f"{output} holds a training run or a study, whose report.html is another: name a folder"
+                f"{output} holds a training run or a study, whose report.html is another: name another folder"
             )
         make_folder(output)
     read = _evaluations(models, data, split, overrides or [], batch_size, chosen, calibrate, precision)
@@ -175,7 +175,10 @@ def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict
 
     parts: dict[str, Lines] = {}
     there: dict[str, int] = {}
-    data = list({os.path.realpath(source): source for source in reversed(data)}.values())[::-1]  # ./b/ is b
+    once: dict[str, str] = {}
+    for source in data:
+        once.setdefault(os.path.realpath(source), source)  # ./b/ is b
+    data = list(once.values())
     for source in data:
         with counting(f"opening {source}") as progress:
             store = open_lines(

@@ -138,9 +138,11 @@ def study(
         carried = carry_out_tasks(tasks, devices, at_once, typer.echo, progress)
     plan = Plan.read(output)
     _tell_files(render(plan))
-    if carried.finished:
-        _keep(plan, kept)
-    _tell_end(carried, len(tasks))
+    try:
+        if carried.finished:
+            _keep(plan, kept)
+    finally:
+        _tell_end(carried, len(tasks))
 
 
 def _keep(plan: Plan, folder: Path | None) -> None:

@@ -8,6 +8,7 @@ of. Runs of several folders and days come together there.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.writing import make_folder
 from spikehtr.files import whole_file
 from spikehtr.studies.results import KEPT, RATE, Reading, finished_run
-from spikehtr.studies.tasks import STUDY, Plan, Task, read_json
+from spikehtr.studies.tasks import RESULT, STUDY, Plan, Task, read_json
 
 _SHOWN = ("keep_ratio", "lines_per_second", "resampled", "units", "too_few")  # what tables tell of a reading
 
@@ -27,7 +28,7 @@ def keep(plan: Plan, folder: Path) -> int:
 
     What is there already must be of the same study: the same settings of each variant, the same budget, the same lines.
     """
-    if not any(plan.folder.glob("*/*/*/result.json")):
+    if not any(plan.folder.glob(f"*/*/*/{RESULT}")):
         raise SpikeHTRError(f"{plan.folder} has no finished run to keep")
     merged = check_target(plan, folder)
     kept = {data: _with_runs(plan, merged, data) for data in plan.data}
@@ -48,7 +49,9 @@ def check_target(plan: Plan, folder: Path) -> Plan:
     Where lines and models lay is nobody's business.
     """
     start = Path(plan.start.name) if plan.start else None
-    merged = replace(plan, folder=folder, data={name: name for name in plan.data}, start=start)
+    merged = replace(
+        plan, folder=folder, data={name: name for name in plan.data}, start=start, command=_placeless(plan.command)
+    )
     if folder.resolve() == plan.folder.resolve():
         raise SpikeHTRError(f"{folder} is where the study is trained: name another folder to keep results in")
     if not (folder / STUDY).is_file():
@@ -80,7 +83,7 @@ def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int
     file = merged.folder / data / KEPT
     lines, runs = _kept(file)
     number = 0
-    for path in sorted((plan.folder / data).glob("*/*/result.json")):
+    for path in sorted((plan.folder / data).glob(f"*/*/{RESULT}")):
         task = Task.read(path.parent)
         run = finished_run(path.parent, task.seed)
         assert run is not None
@@ -89,7 +92,7 @@ def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int
                 raise SpikeHTRError(f"{path.parent}: read other {split} lines than the runs in {file}")
         runs[task.variant, task.seed] = {
             "facts": run.facts,
-            "made": run.made,
+            "made": run.made | {"command": " ".join(_placeless(run.made.get("command", "").split(" ")))},
             "config": task.config.to_dict(),
             "readings": {split: _counted(reading) for split, reading in run.readings.items()},
         }
@@ -112,6 +115,11 @@ def _check_settings(plan: Plan, runs: dict[tuple[str, int], dict[str, Any]], fil
                 f"{file}: {variant}, seed {seed}, was trained with other settings than {plan.study.name} has now: "
                 "keep these results in another folder"
             )
+
+
+def _placeless(command: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command, of paths the last part alone."""
+    return tuple(word.rsplit("/", 1)[-1] or word for word in (part.rstrip("/") for part in command))
 
 
 def _lines(reading: Reading) -> list[list[Any]]:

@@ -29,7 +29,7 @@ def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
     ran = {row.variant.name for block in blocks for row in block.rows if row.runs}
     shown = [variant for variant in study.variants if variant.name in ran or variant.paper]
     blocks = [Block(block.data, [block.row(variant.name) for variant in shown]) for block in blocks]
-    rows = len(shown)
+    rows = max(1, len(shown))
     panels = max(1, len(blocks) + bool(study.paper.rates))
     figure = Figure(figsize=(3.2 + 3.4 * panels, 1.7 + 0.42 * rows), layout="constrained", dpi=110)
     FigureCanvasAgg(figure)
@@ -39,7 +39,7 @@ def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
     if study.paper.rates:
         _papers(axes[-1], study, shown)
     first = axes[0]
-    first.set_yticks(range(rows), [_short(variant.label) for variant in shown])
+    first.set_yticks(range(len(shown)), [_short(variant.label) for variant in shown])
     first.set_ylim(rows - 0.5, -0.5)
     for panel in axes:
         panel.grid(color="0.92")

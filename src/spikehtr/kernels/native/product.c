@@ -4,7 +4,7 @@ typedef float v16 __attribute__((vector_size(64), aligned(4)));
 typedef float v8 __attribute__((vector_size(32), aligned(4)));
 typedef float v4 __attribute__((vector_size(16), aligned(4)));
 
-/* out[0:ROWS, 0:32] = a[0:ROWS, 0:k] . panel[0:k, 0:32], COLS columns at a time: as many sums as there are registers */
+/* out[0:ROWS, 0:32] = a[0:ROWS, 0:k] . panel[0:k, 0:32], COLS columns at a time: as many sums as fit into registers */
 #define REGISTER_BLOCK(NAME, TARGET, VEC, LANES, ROWS, COLS)                                        \
     TARGET static void NAME(const float *a, int lda, const float *panel, int k, float *out, int ldo) { \
         enum { PARTS = COLS / LANES };                                                              \
