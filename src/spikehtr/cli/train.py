@@ -185,7 +185,10 @@ def _one_speaks(fabric: Fabric) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for process in getattr(fabric.strategy.launcher, "procs", ()):
+        watched = getattr(fabric.strategy.launcher, "procs", [])
+        processes = list(watched)
+        watched.clear()  # Lightning watches this list, and would kill us for one that was killed
+        for process in processes:
             process.kill()  # it may wait for us for ever
         raise
 
