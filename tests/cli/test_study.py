@@ -313,7 +313,7 @@ def test_lines_marked_as_test_are_never_trained_on(lines, tmp_path):
     assert len(json.loads((seed / "test" / "evaluation.json").read_text())["predictions"]) == 2
     alone = run(*command("ann-control", data / "test", tmp_path / "t", "--only", "spiking"))
     assert alone.returncode == 2
-    assert "all lines are marked as validation or test: mark some as train" in " ".join(alone.stderr.split())
+    assert "all 2 lines are marked as validation or test: mark some as train" in " ".join(alone.stderr.split())
     assert not (tmp_path / "t").exists()
 
 

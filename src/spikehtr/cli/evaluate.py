@@ -77,7 +77,10 @@ def evaluate(
     from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
 
     if output:
-        if any((output / name).exists() for name in ("log.csv", "study.json")):
+        from spikehtr.studies.tasks import STUDY
+        from spikehtr.training.log import CSV
+
+        if any((output / name).exists() for name in (CSV, STUDY)):
             raise SpikeHTRError(
                 f"{output} holds a training run or a study, whose report.html is another: name another folder"
             )

@@ -85,7 +85,7 @@ def study(
     The same command again goes on where it was stopped (Ctrl-C, SIGTERM, a kill); finished runs are kept, and --seeds
     may grow. Each run's folder is what `train` writes, with validation/ and test/ as `evaluate` writes them.
     """
-    from spikehtr.studies.keeping import holds_kept
+    from spikehtr.studies.keeping import check_target, holds_kept
     from spikehtr.studies.plan import load_study
     from spikehtr.studies.rendering import render
     from spikehtr.studies.tasks import Plan, name_data
@@ -117,8 +117,6 @@ def study(
     from spikehtr.studies.reusing import made_elsewhere, take_over
 
     if kept is not None:
-        from spikehtr.studies.keeping import check_target
-
         check_target(plan, kept)
     made = made_elsewhere(tasks, reuse or ())
     devices = _devices(device)
@@ -138,11 +136,11 @@ def study(
         carried = carry_out_tasks(tasks, devices, at_once, typer.echo, progress)
     plan = Plan.read(output)
     _tell_files(render(plan))
-    try:
-        if carried.finished:
-            _keep(plan, kept)
-    finally:
-        _tell_end(carried, len(tasks))
+    whole = _tell_end(carried, len(tasks))
+    if carried.finished:
+        _keep(plan, kept)
+    if not whole:
+        raise typer.Exit(1)
 
 
 def _keep(plan: Plan, folder: Path | None) -> None:
@@ -197,11 +195,10 @@ def _tell_files(files: Sequence[Path]) -> None:
     typer.echo(f"report: {files[0]}; table: {files[1]}")
 
 
-def _tell_end(carried: Carried, total: int) -> None:
-    """Exit code 1 where something is left to do."""
+def _tell_end(carried: Carried, total: int) -> bool:
+    """Whether nothing is left to do."""
     if carried.stopped:
         typer.echo(f"stopped: {len(carried.finished)} of {total} runs are finished; the same command goes on")
     for title, reason in carried.failed.items():
         typer.echo(f"failed: {title}: {reason}")
-    if carried.stopped or carried.failed:
-        raise typer.Exit(1)
+    return not (carried.stopped or carried.failed)

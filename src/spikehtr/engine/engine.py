@@ -132,9 +132,8 @@ class Engine:
         if events != "auto":
             return
         self.density = self.watch(sample_line(self.net.config.height))[1]
-        most = EVENTS_PAY_DENSE if self.library.wide else EVENTS_PAY_NARROW
-        if dense == TILES:
-            most = EVENTS_PAY_TILES
+        narrow_or_wide = EVENTS_PAY_DENSE if self.library.wide else EVENTS_PAY_NARROW
+        most = narrow_or_wide if dense == DENSE else EVENTS_PAY_TILES
         for layer in self.layers():
             if layer.spikes and self.density.get(layer.name, 1.0) > most:
                 layer.choose(dense)

@@ -82,7 +82,7 @@ def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int
     """What is kept of a data set, with the plan's runs; and their number."""
     file = merged.folder / data / KEPT
     lines, runs = _kept(file)
-    number = 0
+    new: dict[tuple[str, int], dict[str, Any]] = {}
     for path in sorted((plan.folder / data).glob(f"*/*/{RESULT}")):
         task = Task.read(path.parent)
         run = finished_run(path.parent, task.seed)
@@ -90,17 +90,17 @@ def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int
         for split, reading in run.readings.items():
             if lines.setdefault(split, _lines(reading)) != _lines(reading):
                 raise SpikeHTRError(f"{path.parent}: read other {split} lines than the runs in {file}")
-        runs[task.variant, task.seed] = {
+        new[task.variant, task.seed] = {
             "facts": run.facts,
             "made": run.made | {"command": " ".join(_placeless(run.made.get("command", "").split(" ")))},
             "config": task.config.to_dict(),
             "readings": {split: _counted(reading) for split, reading in run.readings.items()},
         }
-        number += 1
-    _check_settings(plan, runs, file)
+    _check_settings(plan, new, plan.folder)
+    runs |= new
     order = [variant.name for variant in merged.study.variants]
     ordered = [runs[key] for key in sorted(runs, key=lambda key: (order.index(key[0]), key[1]))]
-    return {"lines": lines, "runs": ordered}, number
+    return {"lines": lines, "runs": ordered}, len(new)
 
 
 def _check_settings(plan: Plan, runs: dict[tuple[str, int], dict[str, Any]], file: Path) -> None:

@@ -54,8 +54,6 @@ def check_lines(tasks: Sequence[Task], say: Say) -> None:
     for source, height, width, straighten in wanted:
         store = open_lines([source], height, width, straighten=straighten)
         remark = held_out(store)
-        if not len(split_rows(store)[0]):
-            raise SpikeHTRError(f"{source}: all lines are marked as validation or test: mark some as train")
         if not len(split_rows(store)[1]) and not len(store.rows("test")):
             why = f" ({remark})" if remark else ""
             raise SpikeHTRError(f"{source} has no validation or test lines to judge a run by{why}: mark some as such")

@@ -127,13 +127,13 @@ def carry_out(
             if (before := run.judge_start(keep)) is not None:
                 say(f"before the first step: validation CER {before:.2%}")
                 kept = before if keep else None
+                if keep and run.leads:  # these weights are calibrated; few lines may not be enough to do it anew
+                    known = {name: note for name, note in model.notes.items() if name in ("temperature", "calibration")}
+                    update_notes(job.folder / BEST, known)
         run.fit(job.save_every, _with_log(run, tell))
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:
-        if model and run.best == kept:  # these weights are calibrated; few lines may not be enough to do it anew
-            known = {name: value for name, value in model.notes.items() if name in ("temperature", "calibration")}
-            update_notes(job.folder / BEST, known)
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
     if run.finished and run.best == kept:
         say(f"no epoch was better than the start, so {BEST} is the start")

@@ -32,6 +32,8 @@ def split_rows(store: LineStore) -> tuple[Indices, Indices]:
     if len(train):
         return train, validation
     unmarked = store.unmarked()
+    if len(store) and not len(unmarked):
+        raise SpikeHTRError(f"all {len(store)} lines are marked as validation or test: mark some as train")
     if len(validation):
         return unmarked, validation
     held = np.arange(len(unmarked)) % _HOLD_OUT == _HOLD_OUT - 1
@@ -66,10 +68,6 @@ def training_sets(
     """
     train, validation = split_rows(store)
     remarks = [remark] if (remark := held_out(store)) else []
-    if not len(train) and len(store):
-        raise SpikeHTRError(
-            f"{store.path}: all {len(store)} lines are marked as validation or test: mark some as train"
-        )
     train = _drawn(_spellable(store, train, config, remarks), config, remarks)
     charset = _charset(store, train, known, mode, remarks)
     if known is not None and mode == "keep":
