@@ -48,7 +48,7 @@ class Given(NamedTuple):
 
 
 def read_given(file: Path) -> Given:
-    """What an XML file says of its page, in pixels of the image that is there. Lines keep their order and their ids."""
+    """What an XML file says of its page, in pixels of the image that is there. Lines keep their ids."""
     if not file.exists():
         raise SpikeHTRError("no such file")
     report = Report()
@@ -67,7 +67,7 @@ def read_given(file: Path) -> Given:
     if scale is None:
         raise SpikeHTRError(_first(report))
     x, y, width, height = scale
-    regions = _regions(file, root, kind, content, (x, y, height), report)
+    regions = _regions(file, kind, content, (x, y, height), report)
     errors = [one for one in report.problems if one.severity == "error"]
     wrong = {one.where for one in errors}
     problems = [f"{one.where}: {one.message}" for one in errors]
@@ -82,16 +82,15 @@ def _first(report: Report) -> str:
 
 
 def _regions(
-    file: Path, root: Any, kind: str, content: PageFile, scale: tuple[float, float, float], report: Report
+    file: Path, kind: str, content: PageFile, scale: tuple[float, float, float], report: Report
 ) -> list[RegionPlace]:
-    """The parser's lines put back into their blocks: it lists them in document order, and so do we."""
+    """The parser's lines put back into their blocks."""
     x, y, height = scale
-    elements = [element for element in root.iter("{*}TextLine") if _on_a_page(element)]
     shapes = [line.shape.scaled(x, y) for line in content.lines]
     band = band_height(shapes, height)
     regions: dict[Any, RegionPlace] = {}  # by the element: its id() may be another's as soon as nothing holds it
-    for element, line, shape in zip(elements, content.lines, shapes, strict=True):
-        block = next(element.iterancestors(f"{{*}}{_BLOCKS[kind]}"), element.getparent())
+    for line, shape in zip(content.lines, shapes, strict=True):
+        block = next(line.element.iterancestors(f"{{*}}{_BLOCKS[kind]}"), line.element.getparent())
         if block not in regions:
             regions[block] = _region(block, len(regions), x, y)
         place = usable(shape, band, f"{file}, line {line.id}", report)
@@ -99,10 +98,6 @@ def _regions(
             places = regions[block].lines
             places.append(LinePlace(line.id, place.polygon or None, place.box, place.baseline))
     return list(regions.values())
-
-
-def _on_a_page(element: Any) -> bool:
-    return any(xml.name_of(above) == "Page" for above in element.iterancestors())
 
 
 def _region(block: Any, number: int, x: float, y: float) -> RegionPlace:

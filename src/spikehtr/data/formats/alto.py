@@ -9,6 +9,7 @@ from spikehtr.data.formats import pages, xml
 from spikehtr.data.formats.frames import frame_of
 from spikehtr.data.formats.outlines import Box, Points, Shape, parse_points
 from spikehtr.data.formats.pages import PageFile, PageLine
+from spikehtr.data.formats.reading_order import in_reading_order
 from spikehtr.data.samples import Report, Sample
 
 LOOKS_FOR = "ALTO XML files (root element alto) with their page images"
@@ -36,8 +37,9 @@ def parse(root: xml.Element) -> PageFile:
     for sheet in sheets:
         for element in sheet.iter("{*}TextLine"):
             shape = _shape(element) if sheet is sheets[0] else Shape(faults=(_SECOND_PAGE,))
-            lines.append(PageLine(element.get("ID") or f"number {len(lines) + 1}", _text(element), shape))
-    return PageFile(name, (width, height) if width and height else None, lines, unit, frame_of(root))
+            lines.append(PageLine(element.get("ID") or f"number {len(lines) + 1}", _text(element), shape, element))
+    size = (width, height) if width and height else None
+    return PageFile(name, size, in_reading_order(root, lines), unit, frame_of(root))
 
 
 def _shape(line: xml.Element) -> Shape:

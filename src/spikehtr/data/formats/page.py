@@ -9,6 +9,7 @@ from spikehtr.data.formats import pages, xml
 from spikehtr.data.formats.frames import frame_of
 from spikehtr.data.formats.outlines import Box, Points, Shape, bounds, parse_points
 from spikehtr.data.formats.pages import PageFile, PageLine
+from spikehtr.data.formats.reading_order import in_reading_order
 from spikehtr.data.samples import Report, Sample
 
 LOOKS_FOR = "PAGE XML files (root element PcGts) with their page images"
@@ -23,14 +24,14 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
 
 
 def parse(root: xml.Element) -> PageFile:
-    """A <PcGts> element's page. Lines come in document order, those of nested regions too."""
+    """A <PcGts> element's page. Lines come in reading order, those of nested regions too."""
     page = root.find("{*}Page")
     if page is None:
         return PageFile(None, None)
     width, height = xml.number(page.get("imageWidth")), xml.number(page.get("imageHeight"))
     lines = [_line(element, number) for number, element in enumerate(page.iter("{*}TextLine"), start=1)]
     size = (width, height) if width and height else None
-    return PageFile(page.get("imageFilename"), size, lines, frame=frame_of(root))
+    return PageFile(page.get("imageFilename"), size, in_reading_order(page, lines), frame=frame_of(root))
 
 
 def _line(element: xml.Element, number: int) -> PageLine:
@@ -39,7 +40,7 @@ def _line(element: xml.Element, number: int) -> PageLine:
     baseline = _points(element.find("{*}Baseline"), "baseline", faults)
     box = None if polygon else _words_box(element)
     shape = Shape(polygon, box, baseline, tuple(faults))
-    return PageLine(element.get("id") or f"number {number}", _text(element), shape)
+    return PageLine(element.get("id") or f"number {number}", _text(element), shape, element)
 
 
 def _points(element: xml.Element | None, what: str, faults: list[str]) -> Points:

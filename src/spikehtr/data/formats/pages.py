@@ -37,6 +37,7 @@ class PageLine:
     id: str
     text: str
     shape: Shape
+    element: xml.Element = field(repr=False, compare=False)  # <TextLine>
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def named_image(file: Path) -> str | None:
 
 
 def read_pages(path: Path, report: Report, root: str, parse: Callable[[xml.Element], PageFile]) -> Iterator[Sample]:
-    """The lines of every XML file at `path` whose root element is `root`, in document order."""
+    """The lines of every XML file at `path` whose root element is `root`, in reading order."""
     names = UniqueNames()
     images = ImageFinder()
     for file in walk(path, XML, report):
