@@ -1,12 +1,16 @@
-"""Writing a file so that it is either whole or not there."""
+"""Files that are either whole or not there: writing them, and reading what was noted."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from spikehtr.errors import SpikeHTRError
 
 
 @contextmanager
@@ -23,3 +27,14 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """What a JSON file holds; None where there is none."""
+    if not path.is_file():
+        return None
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SpikeHTRError(f"{path} is damaged ({error}): restore it, or take it away") from None
+    return values

@@ -103,7 +103,10 @@ def test_kill_9_and_resume_end_with_the_very_same_weights(place, tmp_path):
         killed.send_signal(signal.SIGKILL)
     assert run(*train(place, tmp_path / "whole", *LOADER)).returncode == 0
     assert run(*train(place, tmp_path / "killed")).returncode == 2  # not begun again by mistake
-    assert run(*train(place, tmp_path / "killed", *LOADER, "--resume")).returncode == 0
+    begun = json.loads((tmp_path / "killed" / "environment.json").read_text())["command"]
+    again = run("train", "-o", tmp_path / "killed", "--resume")  # how it was begun is in its folder
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "killed" / "environment.json").read_text())["command"] == begun
     whole, again = (load_file(tmp_path / name / "last.safetensors") for name in ("whole", "killed"))
     assert whole.keys() == again.keys()
     assert all((whole[name] == again[name]).all() for name in whole)
@@ -238,6 +241,13 @@ def test_resuming_with_another_configuration(place, tmp_path):
     done = run(*train(place, tmp_path / "r", "--resume", "-s", "training.seed=1"))
     assert done.returncode == 2
     assert "was begun with other settings" in done.stderr
+    done = run("train", "-o", tmp_path / "r", "--resume", "-s", "training.seed=1", "--half")
+    assert done.returncode == 2
+    assert "goes on as the run was begun: leave out --set, --half" in done.stderr
+    (tmp_path / "r" / "job.json").unlink()
+    done = run("train", "-o", tmp_path / "r", "--resume")
+    assert done.returncode == 2
+    assert "repeat the command that began it" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -247,6 +257,7 @@ def test_resuming_with_another_configuration(place, tmp_path):
         (["train", "-d", ".", "-o", "r", "--device", "cuda:99x"], "device"),
         (["train", "-d", ".", "-o", "r", "-p", "huge"], "no preset"),
         (["train", "-o", "r"], "--data"),
+        (["train", "-o", "r", "--resume"], "r holds no run to go on with"),
         (["train", "-d", ".", "-o", "r", "--teacher", "none.safetensors"], "none.safetensors: no such file"),
         (["train", "-d", ".", "-o", "r", "--teacher-weight", "2"], "--teacher MODEL"),
         (["train", "-d", ".", "-o", "a-file/r"], "a-file/r: cannot be written"),

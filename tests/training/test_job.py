@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 from PIL import Image
 from test_loop import SETTINGS
@@ -56,3 +57,15 @@ def test_lines_that_reading_left_out_are_remarked_on(tmp_path, monkeypatch, caps
     assert said[0] == remark
     assert json.loads((tmp_path / "run" / "data.json").read_text())["remarks"][0] == remark
     assert capsys.readouterr().err == ""
+
+
+def test_a_run_that_goes_on_is_the_one_that_was_begun(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    config = Config().with_overrides(SETTINGS | {"training.epochs": 2})
+    charset, start = Charset.from_texts(["ink"]), tmp_path / "start.safetensors"
+    save_model(start, SpikeHTR(config.model, len(charset)), config, charset)
+    sources = [write_lines(tmp_path / "source")]
+    job = Job(config, sources, tmp_path / "run", start, "keep", 1, None, False, True, True, 7, 3, None)
+    job.claim_folder()
+    carry_out(job, make_fabric(), lambda _: None)
+    assert Job.begun(job.folder) == replace(job, data=[str(sources[0])], resume=True)

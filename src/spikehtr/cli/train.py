@@ -23,11 +23,17 @@ if TYPE_CHECKING:
     from spikehtr.training.loop import Told
 
 
+_ANEW = {"output", "resume", "device", "devices"}  # what may be said of a run that goes on as it was begun
+
+
 def train(
-    data: Annotated[list[str], typer.Option("--data", "-d", help="What to train on, any format. Repeatable.")],
+    ctx: typer.Context,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder of the run: model, checkpoints, logs, report.")
     ],
+    data: Annotated[
+        Optional[list[str]], typer.Option("--data", "-d", help="What to train on, any format. Repeatable.")
+    ] = None,
     preset: Preset = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
@@ -72,7 +78,9 @@ def train(
         typer.Option("--max-minutes", min=0.01, help="Stop after this much time; the schedule ends there too."),
     ] = None,
     save_every: Annotated[int, typer.Option("--save-every", min=1, help="Steps between two checkpoints.")] = 500,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in this folder; no other option is needed.")
+    ] = False,
     allow_unknown: Annotated[
         bool,
         typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows, too."),
@@ -86,8 +94,16 @@ def train(
 
     Lines marked train are trained on and lines marked validation are read after each epoch; where no line is marked,
     every tenth is held out. The best model by character error rate is best.safetensors in the folder, report.html tells
-    how it went. A run that was stopped, at any moment, goes on with --resume and ends as if it never had been.
+    how it went. A run that was stopped, at any moment, goes on with `-o FOLDER --resume` and ends as if it never had
+    been.
     """
+    if not data and not resume:
+        raise typer.BadParameter("name the lines to train on: -d FOLDER", ctx, param_hint="--data")
+    if not data and (said := _said(ctx)):
+        raise SpikeHTRError(
+            f"--resume without --data goes on as the run was begun: leave out {', '.join(said)}, "
+            "or repeat the whole command that began it"
+        )
     if max_steps and max_minutes:
         raise SpikeHTRError("--max-steps and --max-minutes both end the run: give one of them")
     if charset and not start:
@@ -101,7 +117,7 @@ def train(
             raise SpikeHTRError("--teacher-weight says how much --teacher MODEL counts: give that too")
         overrides = [*(overrides or []), f"training.teacher_weight={teacher_weight}"]
     # Before torch is loaded: a mistake is answered at once.
-    config = None if start else settings(arch, preset, file, reducer, overrides)
+    config = None if start or not data else settings(arch, preset, file, reducer, overrides)
     chosen = pick_device(device)
 
     from spikehtr.config import DataConfig
@@ -109,41 +125,41 @@ def train(
     from spikehtr.training.job import Job, carry_out
     from spikehtr.weights import load_header, load_model
 
+    begun = None if data else Job.begun(output)
+    start, teacher = (begun.start, begun.teacher) if begun else (start, teacher)
     if teacher:
         load_header(teacher)  # before the data are read
     model = load_model(start) if start else None
-    if model:
-        here = {"data.workers": DataConfig().workers}  # that machine's are not this one's
-        config = changed(model.config.with_overrides(FINE_TUNING | here), reducer, overrides)
-    assert config is not None
-    job = Job(
-        config,
-        data,
-        output,
-        start,
-        charset or "extend",
-        max_steps,
-        max_minutes,
-        resume,
-        allow_unknown,
-        half,
-        save_every,
-        worst,
-        teacher,
-    )
+    if begun:
+        job = begun
+    else:
+        if model:
+            here = {"data.workers": DataConfig().workers}  # that machine's are not this one's
+            config = changed(model.config.with_overrides(FINE_TUNING | here), reducer, overrides)
+        assert config is not None
+        assert data is not None
+        mode, limits = charset or "extend", (max_steps, max_minutes)
+        job = Job(config, data, output, start, mode, *limits, resume, allow_unknown, half, save_every, worst, teacher)
     job.claim_folder()
-    fabric = make_fabric(chosen, devices, config.training.precision)
+    fabric = make_fabric(chosen, devices, job.config.training.precision)
     fabric.launch()
     with ExitStack() as last, _one_speaks(fabric), counting("reading lines") as reading, training_bar() as bar:
         last.callback(part)
         if model:
-            typer.echo(_fine_tuning(config, by_epochs=not (max_steps or max_minutes)))
+            typer.echo(_fine_tuning(job.config, by_epochs=not (job.max_steps or job.max_minutes)))
         outcome = carry_out(job, fabric, typer.echo, lambda told: _tell(told, bar), reading, model)
         if not outcome.finished:
-            typer.echo(f"stopped at step {outcome.step} and saved: the same command with --resume goes on")
+            typer.echo(f"stopped at step {outcome.step} and saved: `spikehtr train -o {output} --resume` goes on")
             raise typer.Exit(1)
         score = "no line to validate on; the last weights" if outcome.cer is None else f"best CER {outcome.cer:.2%}"
         typer.echo(f"{score}: {output / 'best.safetensors'}; how it went: {outcome.report}")
+
+
+def _said(ctx: typer.Context) -> list[str]:
+    """The options of this call that say how a run is begun."""
+    sources = {one: ctx.get_parameter_source(one.name or "") for one in ctx.command.params}
+    given = [one for one, source in sources.items() if source and source.name == "COMMANDLINE"]
+    return [one.opts[0] for one in given if one.name not in _ANEW]
 
 
 def settings(

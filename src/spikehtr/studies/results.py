@@ -13,9 +13,10 @@ import numpy as np
 from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.rates import Edits, total
 from spikehtr.evaluation.summary import MAIN
+from spikehtr.files import read_json
 from spikehtr.studies.plan import Fact, Metric, Variant
 from spikehtr.studies.seeds import Spread, mean_interval, pooled
-from spikehtr.studies.tasks import FAILED, RESULT, Plan, read_json, run_folder
+from spikehtr.studies.tasks import FAILED, RESULT, Plan, run_folder
 
 Key = tuple[str, str]  # a line's set, and its id there
 SPLITS = ("validation", "test")

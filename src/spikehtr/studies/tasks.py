@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.sets import short_names
 from spikehtr.evaluation.writing import make_folder
+from spikehtr.files import read_json
 from spikehtr.studies.plan import Study, Variant
 from spikehtr.training.records import write_json
 
@@ -202,13 +202,3 @@ def name_data(sources: Sequence[str]) -> dict[str, str]:
     if len(named) < len(short):
         raise SpikeHTRError(f"two of the data sets would be called the same: {', '.join(short.values())}")
     return named
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise SpikeHTRError(f"{path} is damaged ({error}): restore it, or take it away") from None
-    return values

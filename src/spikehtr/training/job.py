@@ -8,12 +8,14 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, Self
 
 from spikehtr.config import Config
 from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import read_json
 from spikehtr.training.checkpoint import LAST, PREVIOUS
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.finetune import Mode, starting_weights
@@ -25,7 +27,9 @@ from spikehtr.training.sets import Sets, training_sets
 from spikehtr.training.teacher import load_teacher
 from spikehtr.weights import Loaded, load_model, update_notes
 
-SETTINGS = "config.yaml"
+SETTINGS, JOB = "config.yaml", "job.json"
+_ELSEWHERE = ("config", "folder", "resume")  # what of a job its notes leave out
+_PATHS = ("start", "teacher")
 _AIMS = {"bypass_penalty", "bypass_anneal", "firing_penalty", "firing_target"}  # settings that ask for more than text
 
 
@@ -47,10 +51,28 @@ class Job:
     worst: int = 20  # lines shown in the report
     teacher: Path | None = None  # a model to come close to; `training.teacher_weight` says how much that counts
 
+    @classmethod
+    def begun(cls, folder: Path) -> Self:
+        """The job of the run in a folder, to go on with it."""
+        notes = read_json(folder / JOB)
+        if not _holds_run(folder):
+            raise SpikeHTRError(f"{folder} holds no run to go on with: check the name, or begin one with --data")
+        if notes is None:
+            raise SpikeHTRError(
+                f"{folder} does not say how its run was begun: repeat the command that began it, with --resume"
+            )
+        paths = {name: Path(notes[name]) for name in _PATHS if notes[name] is not None}
+        return cls(config=Config.load(folder / SETTINGS), folder=folder, resume=True, **notes | paths)
+
+    def notes(self) -> dict[str, Any]:
+        """What `begun` needs, beside the settings."""
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _ELSEWHERE}
+        named = {name: values[name] and str(values[name]) for name in _PATHS}
+        return values | named | {"data": [str(source) for source in self.data]}
+
     def claim_folder(self) -> None:
         """Make the folder, or say why it will not do; before any work."""
-        has_run = (self.folder / LAST).exists() or (self.folder / PREVIOUS).exists()
-        if has_run and not self.resume:
+        if _holds_run(self.folder) and not self.resume:
             raise SpikeHTRError(
                 f"{self.folder} holds a run already: add --resume to go on with it, or name another folder"
             )
@@ -60,6 +82,10 @@ class Job:
                 pass
         except OSError as error:
             raise SpikeHTRError(f"{self.folder}: cannot be written ({error.strerror}); name another folder") from None
+
+
+def _holds_run(folder: Path) -> bool:
+    return (folder / LAST).exists() or (folder / PREVIOUS).exists()
 
 
 @dataclass(frozen=True)
@@ -116,8 +142,11 @@ def carry_out(
         say(warning)
     say(_opening(run, sets))
     environment = run_environment(str(fabric.device), config.training.seed)
+    if job.resume and (begun := read_json(job.folder / ENVIRONMENT)):
+        environment["command"] = begun["command"]
     if run.leads:
         config.save(job.folder / SETTINGS)
+        write_json(job.folder / JOB, job.notes())
         write_json(job.folder / DATA, data)
         write_json(job.folder / ENVIRONMENT, environment)
     kept = None
