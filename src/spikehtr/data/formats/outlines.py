@@ -14,7 +14,8 @@ Points = tuple[Point, ...]
 
 LIMIT = 1_000_000  # pixels; no page is larger, and beyond it drawing a mask is no longer exact
 ABOVE, BELOW = 0.75, 0.25  # how a band's height lies about the baseline
-BAND_OF_PAGE = 1 / 40  # a band's height where no line of the page tells
+BAND_OF_SPACING = 1.25  # a band's height where no line has an outline: so many times what baselines lie apart
+BAND_OF_PAGE = 1 / 40  # and where they do not tell, either
 
 
 def parse_points(text: str) -> Points:
@@ -72,9 +73,25 @@ def _encloses(box: Box) -> bool:
 
 
 def band_height(shapes: Iterable[Shape], page_height: float) -> float:
-    """How high a line without an outline is taken to be: as the page's median line."""
+    """How high a line without an outline is taken to be: as the page's median line, else by how far baselines lie apart."""
+    shapes = list(shapes)
     heights = [box[3] - box[1] for shape in shapes if (box := shape.outline_box())]
-    return median(heights) if heights else page_height * BAND_OF_PAGE
+    if heights:
+        return median(heights)
+    apart = _distances([bounds(shape.baseline) for shape in shapes if len(set(shape.baseline)) >= 2])
+    return median(apart) * BAND_OF_SPACING if apart else page_height * BAND_OF_PAGE
+
+
+def _distances(baselines: list[Box]) -> list[float]:
+    """From each baseline to the next below it, of those that have one: it runs below or above half of the shorter."""
+
+    def below(one: Box, other: Box) -> float:
+        shared = min(one[2], other[2]) - max(one[0], other[0])
+        down = (other[1] + other[3] - one[1] - one[3]) / 2
+        return down if down > 0 and shared * 2 >= min(one[2] - one[0], other[2] - other[0]) else math.inf
+
+    least = (min((below(one, other) for other in baselines), default=math.inf) for one in baselines)
+    return [distance for distance in least if distance < math.inf]
 
 
 def usable(shape: Shape, height: float, where: str, report: Report) -> Shape | None:
