@@ -6,7 +6,16 @@ from formats_help import kinds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spikehtr.data.formats.outlines import LIMIT, Shape, band, band_height, bounds, parse_points, usable
+from spikehtr.data.formats.outlines import (
+    BAND_OF_SPACING,
+    LIMIT,
+    Shape,
+    band,
+    band_height,
+    bounds,
+    parse_points,
+    usable,
+)
 from spikehtr.data.samples import Report
 
 coordinates = st.floats(-1e5, 1e5) | st.integers(-100_000, 100_000).map(float)
@@ -101,6 +110,26 @@ def test_a_band_is_as_high_as_the_median_line_or_a_fortieth_of_the_page():
     shapes = [Shape(SQUARE), Shape(box=(0, 0, 5, 10)), Shape(box=(0, 0, 5, 100)), Shape()]
     assert band_height(shapes, 1000) == 10
     assert band_height([Shape()], 1000) == 25
+
+
+def level(y, left=0, right=100):
+    return Shape(baseline=((left, y), (right, y)))
+
+
+@given(st.integers(2, 9), st.floats(5, 500), st.floats(0.1, 10))
+def test_where_no_line_has_an_outline_bands_follow_the_baselines_at_any_scale(count, apart, scale):
+    shapes = [level(apart * line) for line in range(count)]
+    assert band_height(shapes, 1000) == pytest.approx(apart * BAND_OF_SPACING)
+    assert band_height([shape.scaled(scale, scale) for shape in shapes], 9) == pytest.approx(
+        scale * apart * BAND_OF_SPACING
+    )
+
+
+def test_a_baseline_beside_another_is_not_below_it():
+    columns = [level(y, left, left + 100) for left, first in ((0, 0), (200, 10)) for y in range(first, 400, 40)]
+    assert band_height(columns, 1000) == 40 * BAND_OF_SPACING
+    aside = [level(0), level(3, 90, 300), Shape(baseline=((1, 1),))]  # a tenth shared, and a single point
+    assert band_height(aside, 1000) == 25
 
 
 def test_scaling_moves_every_part():

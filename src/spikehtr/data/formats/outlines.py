@@ -14,7 +14,7 @@ Points = tuple[Point, ...]
 
 LIMIT = 1_000_000  # pixels; no page is larger, and beyond it drawing a mask is no longer exact
 ABOVE, BELOW = 0.75, 0.25  # how a band's height lies about the baseline
-BAND_OF_SPACING = 1.25  # a band's height where no line has an outline: so many times what baselines lie apart
+BAND_OF_SPACING = 0.9  # a band's height where no line has an outline: so many times what baselines lie apart
 BAND_OF_PAGE = 1 / 40  # and where they do not tell, either
 
 
@@ -73,7 +73,7 @@ def _encloses(box: Box) -> bool:
 
 
 def band_height(shapes: Iterable[Shape], page_height: float) -> float:
-    """How high a line without an outline is taken to be: as the page's median line, else by how far baselines lie apart."""
+    """How high a line without an outline is: as the page's median line; where none has one, as baselines lie apart."""
     shapes = list(shapes)
     heights = [box[3] - box[1] for shape in shapes if (box := shape.outline_box())]
     if heights:
@@ -83,7 +83,7 @@ def band_height(shapes: Iterable[Shape], page_height: float) -> float:
 
 
 def _distances(baselines: list[Box]) -> list[float]:
-    """From each baseline to the next below it, of those that have one: it runs below or above half of the shorter."""
+    """How far below each baseline the next one is, where there is one: they share half of the shorter's width."""
 
     def below(one: Box, other: Box) -> float:
         shared = min(one[2], other[2]) - max(one[0], other[0])
