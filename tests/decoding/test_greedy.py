@@ -16,11 +16,12 @@ def logits_for(frames, sure=0.9, labels=4):
 def test_text_spans_and_confidences():
     logits = logits_for([0, 1, 1, 0, 2, 3])
     logits[0, 2] = torch.tensor([0.2, 0.7, 0.05, 0.05]).log()  # a less sure frame of the first character
+    logits[0, 5] = torch.tensor([0.2, 0.1, 0.1, 0.6]).log()
     (line,) = decode_greedy(logits, torch.tensor([6]), Charset(("a", "b", "c")))
     assert line.text == "abc"
     assert line.spans == [("a", 1, 3), ("b", 4, 5), ("c", 5, 6)]
-    assert line.confidences == pytest.approx([0.9, 0.9, 0.9])
-    assert line.confidence == pytest.approx((0.9**5 * 0.7) ** (1 / 6))
+    assert line.confidences == pytest.approx([0.9, 0.9, 0.6])
+    assert line.confidence == pytest.approx(0.8)  # sure blanks do not make a line surer
 
 
 def test_frames_past_the_length_do_not_count():

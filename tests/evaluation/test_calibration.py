@@ -13,6 +13,7 @@ from spikehtr.evaluation.calibration import (
     Judged,
     calibration_error,
     calibration_summary,
+    errors_in_least_sure,
     file_notes,
     fit_temperature,
     judge_characters,
@@ -21,7 +22,7 @@ from spikehtr.evaluation.calibration import (
     reliability,
 )
 from spikehtr.evaluation.reliability import draw_reliability
-from spikehtr.evaluation.tables import calibration_note, calibration_rows
+from spikehtr.evaluation.tables import calibration_note, calibration_rows, least_sure_note
 
 ITEMS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=200)
 
@@ -131,6 +132,25 @@ def test_the_summary_its_notes_and_its_picture():
     assert "not calibrated" in calibration_note({"calibration": summary | {"temperature": 1.0}})
     labels = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in draw_reliability(summary).axes]
     assert labels[0] == ["as the network says: ECE 0.438", "at temperature 2.00: ECE 0.688"]
+    assert summary["lines"] == {"errors_in_least_sure": {"tenth": 1.0, "fifth": 1.0, "half": 1.0}}
+    assert least_sure_note({"calibration": calibration_summary(lines[1:], 1.0)}) == ""  # nothing is wrong
     empty = calibration_summary([("ink", line(""))], 1.0)
     assert empty["words"]["right"] is None
     draw_reliability(empty)
+
+
+def test_errors_in_the_least_sure_lines():
+    def read(text, sure):
+        return line(text)._replace(line=np.array([0.5, sure]))
+
+    lines = [("ink", read("ink", 0.9)), ("ink", read("xxk", 0.3)), ("ink", read("ixk", 0.8)), ("ink", read("ixk", 0.4))]
+    found = errors_in_least_sure([*lines, *[("pen", read("pen", 0.95))] * 6])
+    assert found == {"tenth": 0.5, "fifth": 0.75, "half": 1.0}
+    note = least_sure_note({"calibration": {"lines": {"errors_in_least_sure": found}}})
+    assert note.endswith("least sure of: 50% in the tenth, 75% in the fifth, 100% in the half.")
+
+
+@given(st.lists(st.tuples(st.text("ink", max_size=5), st.floats(0, 1)), min_size=1))
+def test_more_lines_hold_no_fewer_errors(lines):
+    found = errors_in_least_sure([("ink", line(text)._replace(line=np.array([0.5, sure]))) for text, sure in lines])
+    assert not found or 0 <= found["tenth"] <= found["fifth"] <= found["half"] <= 1

@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from spikehtr.decoding.confidence import Sureness
+from spikehtr.evaluation.rates import character_edits
+from spikehtr.text import normalise
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 BINS = 15
 GRID = tuple(2.0 ** (step / 16) for step in range(-32, 49))  # 1/4 to 8 in steps of 4.4 %; holds 1 exactly
+LEAST = (("tenth", 0.1), ("fifth", 0.2), ("half", 0.5))
 FEW = 30  # characters, right and wrong each: with fewer a temperature would be fitted to chance
 _EDGE = 1e-3  # references err too, about so often: a certainty that turns out wrong must not decide all by itself
 
@@ -151,7 +154,20 @@ def calibration_summary(lines: Sequence[tuple[str, Sureness]], temperature: floa
             "raw": _measures(judged, 0),
             "calibrated": _measures(judged, 1),
         }
-    return parts
+    return parts | {"lines": {"errors_in_least_sure": errors_in_least_sure(lines)}}
+
+
+def errors_in_least_sure(lines: Sequence[tuple[str, Sureness]]) -> dict[str, float]:
+    """Of all wrong characters, the share in the least sure tenth, fifth and half of the lines; by chance it is as much.
+
+    Confidences at the second of two temperatures. Empty where nothing is wrong.
+    """
+    order = np.argsort([read.line[1] for _, read in lines], kind="stable")
+    errors = np.array([character_edits(reference, normalise(read.text)).errors for reference, read in lines])
+    if not errors.any():
+        return {}
+    found = errors[order].cumsum() / errors.sum()
+    return {name: float(found[max(1, round(share * len(lines))) - 1]) for name, share in LEAST}
 
 
 def _measures(judged: Judged, column: int) -> dict[str, Any]:

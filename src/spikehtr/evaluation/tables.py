@@ -122,6 +122,15 @@ def calibration_note(result: dict[str, Any]) -> str:
     return f"Temperature {temperature:.3f}, from the model's file."
 
 
+def least_sure_note(result: dict[str, Any]) -> str:
+    """What correcting the lines of which the model is least sure would find."""
+    found = result["calibration"]["lines"]["errors_in_least_sure"]
+    if not found:
+        return ""
+    shares = ", ".join(f"{share:.0%} in the {name}" for name, share in found.items())
+    return f"Of all character errors, in the part of the lines that the model is least sure of: {shares}."
+
+
 def summary_lines(result: dict[str, Any]) -> Iterator[str]:
     """What a terminal shows of an evaluation."""
     split = f" ({result['split']})" if "split" in result else ""
@@ -136,6 +145,8 @@ def summary_lines(result: dict[str, Any]) -> Iterator[str]:
     if "calibration" in result:
         yield from columns(["confidence", *CALIBRATION_HEAD[1:]], calibration_rows(result["calibration"]))
         yield f"  {calibration_note(result)}"
+        if note := least_sure_note(result):
+            yield f"  {note}"
     frequent = [row for kind in result["confusions"] for row in confusion_rows(result, kind)]
     frequent.sort(key=lambda row: -int(str(row[2])))  # of equals, substitutions first
     if frequent:

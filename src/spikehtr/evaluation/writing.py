@@ -27,6 +27,7 @@ from spikehtr.evaluation.tables import (
     character_rows,
     confusion_rows,
     interval_note,
+    least_sure_note,
     length_rows,
     percent,
     rate_rows,
@@ -106,7 +107,8 @@ def _confidence(report: Report, result: dict[str, Any]) -> None:
     report.table(CALIBRATION_HEAD, calibration_rows(result["calibration"]), "lrrrrrr")
     report.text(
         f"{calibration_note(result)} ECE, expected calibration error (in {result['calibration']['bins']} bins), is by "
-        "how much confidence and the share that is right differ. What was missed has no confidence and does not count."
+        "how much confidence and the share that is right differ. What was missed has no confidence and does not count. "
+        f"{least_sure_note(result)}"
     )
     caption = "On the dashed line confidences are what they say; below it the model is too sure of itself."
     report.figure(draw_reliability(result["calibration"]), "Share right against confidence, by bin", caption)
