@@ -6,11 +6,12 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from conftest import micro
-from spikehtr import SpikeHTR
+from spikehtr import Config, SpikeHTR
+from spikehtr.baselines import build as build_baseline
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.recognizer import Recognizer
 from spikehtr.text import Charset
-from spikehtr.weights import load_header, load_model, save_model, update_notes
+from spikehtr.weights import Loaded, load_header, load_model, read_with, save_model, update_notes
 
 CHARSET = Charset.from_texts(["abç é\u0301"])
 
@@ -32,6 +33,37 @@ def test_a_file_holds_all_that_rebuilds_the_network(tmp_path):
     assert loaded.notes == {"scores": {"cer": 0.05}, "seed": 7}
     assert not loaded.net.training
     assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_the_same_weights_read_under_other_settings_of_reading():
+    net, config = build()
+    loaded = Loaded(net, config, CHARSET, {"seed": 7})
+    images = torch.rand(2, 1, 32, 50)
+    whole = read_with(loaded, ["model.reducer.mode=none", "data.max_width=96"])
+    assert (whole.config.data.max_width, whole.notes, whole.charset) == (96, {"seed": 7}, CHARSET)
+    assert whole.net(images).keep_ratio.tolist() == [1.0, 1.0]
+    assert not whole.net.training
+    for now, then in zip(whole.net.parameters(), net.parameters(), strict=True):
+        assert torch.equal(now, then)
+    free = ["model.reducer.gamma=0", "model.reducer.eta=9"]  # so that tau alone decides
+    kept = [read_with(loaded, [*free, f"model.reducer.tau={tau}"]).net(images) for tau in (0.0, 1.0)]
+    assert (kept[0].keep_ratio < kept[1].keep_ratio).all()
+    assert read_with(loaded, ["data.max_width=96"]).net is net  # nothing to build
+    assert torch.equal(read_with(loaded, ["model.reducer.k=3"]).net(images).logits, net(images).logits)
+
+
+@pytest.mark.parametrize("change", ["model.timesteps=2", "model.dim=64", "model.neuron=gelu"])
+def test_what_was_learned_with_stays(change):
+    net, config = build()
+    with pytest.raises(SpikeHTRError, match="a trained network cannot be changed"):
+        read_with(Loaded(net, config, CHARSET, {}), [change])
+
+
+def test_a_baseline_without_a_preview_cannot_read_with_one():
+    config = Config.preset("cnn-blstm")
+    net = build_baseline(config.model, len(CHARSET))
+    with pytest.raises(SpikeHTRError, match="it has no weights to read with keep-and-merge"):
+        read_with(Loaded(net, config, CHARSET, {}), ["model.reducer.mode=keep-and-merge", "training.aux_weight=0.2"])
 
 
 def test_half_files_are_half_the_size(tmp_path):

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,6 +119,24 @@ def load_model(path: str | os.PathLike[str]) -> Loaded:
     except (SafetensorError, json.JSONDecodeError, KeyError, RuntimeError) as error:
         raise SpikeHTRError(_damaged(path, error)) from None
     return Loaded(net.eval(), config, charset, notes)
+
+
+def read_with(loaded: Loaded, overrides: Iterable[str]) -> Loaded:
+    """The same weights under other settings of reading, data.* and model.reducer.*; the rest was learned with."""
+    config = loaded.config.with_overrides(overrides)
+    now, trained = config.model, loaded.config.model
+    if now.model_copy(update={"reducer": trained.reducer}) != trained:
+        raise SpikeHTRError("a trained network cannot be changed: -s takes data.* and model.reducer.* here")
+    if now == trained:
+        return loaded._replace(config=config)
+    net = build(now, loaded.net.vocab_size)
+    try:
+        net.load_state_dict(loaded.net.state_dict())
+    except RuntimeError:
+        raise SpikeHTRError(
+            f"trained with model.reducer.mode={trained.reducer.mode}, it has no weights to read with {now.reducer.mode}"
+        ) from None
+    return Loaded(net.eval(), config, loaded.charset, loaded.notes)
 
 
 def check_changeable(path: str | os.PathLike[str]) -> None:

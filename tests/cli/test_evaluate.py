@@ -68,6 +68,12 @@ def run(place):
 BOTH = ("-d", "old", "-d", "new")
 
 
+def test_a_model_can_read_under_another_reduction(run):
+    code, out, _ = run("a.safetensors", "-d", "old", "-s", "model.reducer.mode=none", "--json")
+    result = json.loads(out)
+    assert (code, result["keep_ratio"], result["set"]) == (0, 1.0, ["model.reducer.mode=none"])
+
+
 def test_lines_that_are_left_out_are_spoken_of(run, place):
     images = [{"bytes": b""}, {"bytes": b"no image"}]
     (place / "half").mkdir()
@@ -228,6 +234,7 @@ def test_calibration_is_noted_in_the_file_and_used_from_there(run, place, monkey
         (["a.safetensors", "-d", "old", "--split", "validation"], "no line of split 'validation'; there are: test (3)"),
         (["a.safetensors", "-d", "old", "-o", "a.safetensors"], "a.safetensors: cannot be written"),
         (["a.safetensors", "-d", "old", "-s", "model.timesteps=2"], "a trained network cannot be changed"),
+        (["a.safetensors", "-d", "old", "--calibrate", "-s", "model.reducer.k=2"], "leave model.* settings out"),
         (["a.safetensors", "-d", "old", "--device", "abacus"], "abacus"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import Overrides, pick_device
+from spikehtr.cli.options import ReadingOverrides, pick_device
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
@@ -50,7 +50,7 @@ def evaluate(
         ),
     ] = False,
     worst: Annotated[int, typer.Option("--worst", min=0, max=200, help="Worst lines to show in the report.")] = 20,
-    overrides: Overrides = None,
+    overrides: ReadingOverrides = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")] = 16,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     precision: Annotated[
@@ -71,7 +71,7 @@ def evaluate(
     if len(models) > 2:
         raise SpikeHTRError(f"one model, or two to compare, not {len(models)}: compare them in pairs")
     if calibrate:
-        _check_calibration(models, split)
+        _check_calibration(models, split, overrides or [])
     split = split or ("validation" if calibrate else "test")
     chosen = pick_device(device)
     from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
@@ -101,13 +101,15 @@ def evaluate(
         _note_temperature(models[0], read[0].summary, data, split)
 
 
-def _check_calibration(models: list[Path], split: str | None) -> None:
+def _check_calibration(models: list[Path], split: str | None, overrides: list[str]) -> None:
     """Wrong use is found out before lines are read."""
     from spikehtr.cli.options import writable
     from spikehtr.weights import check_changeable
 
     if len(models) > 1:
         raise SpikeHTRError("--calibrate takes one model: calibrate each by itself, then compare")
+    if any(one.startswith("model.") for one in overrides):
+        raise SpikeHTRError("--calibrate is for the model as its file has it: leave model.* settings out")
     check_changeable(models[0])
     writable(models[0])
     if split == "test":
@@ -140,18 +142,16 @@ def _evaluations(
     """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
     from spikehtr.evaluation.evaluating import evaluate_lines
     from spikehtr.inference import make_reader
-    from spikehtr.weights import load_model
+    from spikehtr.weights import load_model, read_with
 
     opened = []
     for model in models:
-        loaded = load_model(model)
-        config = loaded.config.with_overrides(overrides)
-        if config.model != loaded.config.model:
-            raise SpikeHTRError("a trained network cannot be changed: -s takes only data.* settings here")
-        opened.append((model, loaded, config, _open(data, split, config, loaded.charset)))
+        loaded = read_with(load_model(model), overrides)
+        opened.append((model, loaded, _open(data, split, loaded.config, loaded.charset)))
     read = []
-    for model, loaded, config, parts in opened:
+    for model, loaded, parts in opened:
         about = {"model": str(model), "data": list(parts), "split": split, "precision": precision}
+        about |= {"set": overrides} if overrides else {}
         net = loaded.net.to(device).eval()
         with counting(f"reading with {model.name}", sum(map(len, parts.values()))) as progress:
             read.append(
@@ -160,7 +160,7 @@ def _evaluations(
                     list(parts.values()),
                     list(parts),
                     batch_size=batch_size,
-                    workers=config.data.workers,
+                    workers=loaded.config.data.workers,
                     temperature=loaded.temperature,
                     fit=fit,
                     about=about,

@@ -31,6 +31,17 @@ Overrides = Annotated[
 ]
 
 
+ReadingOverrides = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Change how lines are read, by data.* and model.reducer.*, e.g. -s model.reducer.tau=0.5. Repeatable.",
+    ),
+]
+
+
 def resolve(preset: str | None, file: Path | None, overrides: list[str] | None) -> Config:
     """The configuration these three options ask for."""
     from spikehtr.config import Config

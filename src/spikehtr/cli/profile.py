@@ -72,11 +72,11 @@ def profile(
     (-p cnn-blstm, retsinas, htr-vt, kraken) has parameters and multiply-accumulates only.
     """
     if model is not None:
-        if counts or preset or file or overrides or width or ratio:
+        if counts or preset or file or width or ratio:
             raise SpikeHTRError("MODEL brings its own settings: give --data with it, or --counts without it")
         if not data:
             raise SpikeHTRError(f"say what {model} shall read: --data")
-        _measure(model, data, lines, split, output, batch_size, device, pj_byte, as_json)
+        _measure(model, data, overrides or [], lines, split, output, batch_size, device, pj_byte, as_json)
         return
     if not counts:
         raise SpikeHTRError("say what to profile: a MODEL with --data, or --counts for a configuration")
@@ -102,6 +102,7 @@ def profile(
 def _measure(
     model: Path,
     data: list[str],
+    overrides: list[str],
     count: int,
     split: str,
     output: Path | None,
@@ -122,9 +123,9 @@ def _measure(
     from spikehtr.profiling.diagnosis import diagnose, lines_to_read, some
     from spikehtr.profiling.energy import PJ_BYTE
     from spikehtr.profiling.recording import require_spiking
-    from spikehtr.weights import load_model
+    from spikehtr.weights import load_model, read_with
 
-    loaded = load_model(model)
+    loaded = read_with(load_model(model), overrides)
     net = require_spiking(loaded.net).to(chosen)
     config = loaded.config
     with counting("reading lines") as reading:
@@ -135,6 +136,8 @@ def _measure(
         raise SpikeHTRError(f"no line of split {split!r}; there are: {there}. Use --split all for every line")
     chosen_lines = some(Lines(store, rows, loaded.charset, config.data.max_width, labelled=False), count)
     about = {"model": model.name, "data": ", ".join(Path(source).name for source in data), "split": split}
+    if overrides:
+        about["set"] = ", ".join(overrides)
     cost = PJ_BYTE if pj_byte is None else pj_byte
     with counting("measuring", lines_to_read(net, chosen_lines)) as progress:
         found = diagnose(net, chosen_lines, about, batch_size, config.data.workers, cost, progress)

@@ -84,7 +84,7 @@ def _page(found: Diagnosis, made_by: dict[str, str], files: Sequence[Path], comm
 
 
 def about_rows(about: dict[str, Any]) -> list[tuple[str, str]]:
-    rows = [(name, str(about[name])) for name in ("model", "data", "split") if name in about]
+    rows = [(name, str(about[name])) for name in ("model", "data", "split", "set") if name in about]
     return [
         *rows,
         ("lines", str(about["lines"])),
