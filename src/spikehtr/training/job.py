@@ -22,7 +22,6 @@ from spikehtr.training.finetune import Mode, starting_weights
 from spikehtr.training.log import Log
 from spikehtr.training.loop import BEST, Run, Tell, Told
 from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
-from spikehtr.training.report import finish
 from spikehtr.training.sets import Sets, training_sets
 from spikehtr.training.teacher import load_teacher
 from spikehtr.weights import Loaded, load_model, update_notes
@@ -163,6 +162,8 @@ def carry_out(
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:
+        from spikehtr.training.report import finish  # and matplotlib with it, which takes a second to load
+
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
     if run.finished and run.best == kept:
         say(f"no epoch was better than the start, so {BEST} is the start")
