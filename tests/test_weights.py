@@ -49,10 +49,12 @@ def test_the_same_weights_read_under_other_settings_of_reading():
     kept = [read_with(loaded, [*free, f"model.reducer.tau={tau}"]).net(images) for tau in (0.0, 1.0)]
     assert (kept[0].keep_ratio < kept[1].keep_ratio).all()
     assert read_with(loaded, ["data.max_width=96"]).net is net  # nothing to build
-    assert torch.equal(read_with(loaded, ["model.reducer.k=3"]).net(images).logits, net(images).logits)
+    rebuilt = read_with(loaded, ["model.reducer.preview_gradient=true"]).net
+    assert rebuilt is not net
+    assert torch.equal(rebuilt(images).logits, net(images).logits)
 
 
-@pytest.mark.parametrize("change", ["model.timesteps=2", "model.dim=64", "model.neuron=gelu"])
+@pytest.mark.parametrize("change", ["model.timesteps=2", "model.dim=64", "model.neuron=gelu", "training.seed=1"])
 def test_what_was_learned_with_stays(change):
     net, config = build()
     with pytest.raises(SpikeHTRError, match="a trained network cannot be changed"):
@@ -62,8 +64,12 @@ def test_what_was_learned_with_stays(change):
 def test_a_baseline_without_a_preview_cannot_read_with_one():
     config = Config.preset("cnn-blstm")
     net = build_baseline(config.model, len(CHARSET))
+    preview = config.with_overrides(["training.aux_weight=0.2"])  # of a head that was not there
     with pytest.raises(SpikeHTRError, match="it has no weights to read with keep-and-merge"):
-        read_with(Loaded(net, config, CHARSET, {}), ["model.reducer.mode=keep-and-merge", "training.aux_weight=0.2"])
+        read_with(Loaded(net, preview, CHARSET, {}), ["model.reducer.mode=keep-and-merge"])
+    with_one = config.with_reducer()
+    loaded = Loaded(build_baseline(with_one.model, len(CHARSET)), with_one, CHARSET, {})
+    assert read_with(loaded, ["model.reducer.mode=none"]).net.config.reducer.mode == "none"
 
 
 def test_half_files_are_half_the_size(tmp_path):

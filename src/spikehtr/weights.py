@@ -125,17 +125,15 @@ def read_with(loaded: Loaded, overrides: Iterable[str]) -> Loaded:
     """The same weights under other settings of reading, data.* and model.reducer.*; the rest was learned with."""
     config = loaded.config.with_overrides(overrides)
     now, trained = config.model, loaded.config.model
-    if now.model_copy(update={"reducer": trained.reducer}) != trained:
+    if now.model_copy(update={"reducer": trained.reducer}) != trained or config.training != loaded.config.training:
         raise SpikeHTRError("a trained network cannot be changed: -s takes data.* and model.reducer.* here")
     if now == trained:
         return loaded._replace(config=config)
     net = build(now, loaded.net.vocab_size)
-    try:
-        net.load_state_dict(loaded.net.state_dict())
-    except RuntimeError:
+    if net.load_state_dict(loaded.net.state_dict(), strict=False).missing_keys:
         raise SpikeHTRError(
             f"trained with model.reducer.mode={trained.reducer.mode}, it has no weights to read with {now.reducer.mode}"
-        ) from None
+        )
     return Loaded(net.eval(), config, loaded.charset, loaded.notes)
 
 

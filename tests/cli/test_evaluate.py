@@ -72,6 +72,8 @@ def test_a_model_can_read_under_another_reduction(run):
     code, out, _ = run("a.safetensors", "-d", "old", "-s", "model.reducer.mode=none", "--json")
     result = json.loads(out)
     assert (code, result["keep_ratio"], result["set"]) == (0, 1.0, ["model.reducer.mode=none"])
+    _, out, _ = run("a.safetensors", "-d", "old", "-s", "model.reducer.mode=none")
+    assert out.startswith("a.safetensors on 3 lines (test), model.reducer.mode=none:")
 
 
 def test_lines_that_are_left_out_are_spoken_of(run, place):

@@ -1,11 +1,14 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from PIL import Image
 from test_loop import SETTINGS
 
 from conftest import draw_line
 from spikehtr.config import Config
+from spikehtr.errors import SpikeHTRError
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.text import Charset
 from spikehtr.training.devices import make_fabric
@@ -69,3 +72,25 @@ def test_a_run_that_goes_on_is_the_one_that_was_begun(tmp_path, monkeypatch):
     job.claim_folder()
     carry_out(job, make_fabric(), lambda _: None)
     assert Job.begun(job.folder) == replace(job, data=[str(sources[0])], resume=True)
+    for name in ("last.safetensors", "previous.safetensors"):
+        (job.folder / name).unlink(missing_ok=True)
+    assert not Job.begun(job.folder).resume  # stopped before its first checkpoint: from the beginning
+
+
+def test_a_run_goes_on_from_any_folder(tmp_path, monkeypatch):
+    write_lines(tmp_path / "source")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    job = Job(Config(), ["source", "folder:source"], Path("run"), Path("bundled"), teacher=Path("t.safetensors"))
+    notes = job.notes()
+    assert notes["data"] == [str(tmp_path / "source"), f"folder:{tmp_path / 'source'}"]
+    assert (notes["start"], notes["teacher"]) == ("bundled", str(tmp_path / "t.safetensors"))
+    assert json.loads(json.dumps(notes)) == notes
+
+
+@pytest.mark.parametrize("held", ["{}", "[]", '{"data": [], "colour": "red"}'])
+def test_notes_of_another_kind_are_told(held, tmp_path):
+    Config().save(tmp_path / "config.yaml")
+    (tmp_path / "job.json").write_text(held)
+    with pytest.raises(SpikeHTRError, match="repeat the command that began it, with --resume"):
+        Job.begun(tmp_path)

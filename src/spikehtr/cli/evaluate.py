@@ -71,7 +71,7 @@ def evaluate(
     if len(models) > 2:
         raise SpikeHTRError(f"one model, or two to compare, not {len(models)}: compare them in pairs")
     if calibrate:
-        _check_calibration(models, split, overrides or [])
+        _check_calibration(models, split)
     split = split or ("validation" if calibrate else "test")
     chosen = pick_device(device)
     from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
@@ -101,15 +101,13 @@ def evaluate(
         _note_temperature(models[0], read[0].summary, data, split)
 
 
-def _check_calibration(models: list[Path], split: str | None, overrides: list[str]) -> None:
+def _check_calibration(models: list[Path], split: str | None) -> None:
     """Wrong use is found out before lines are read."""
     from spikehtr.cli.options import writable
     from spikehtr.weights import check_changeable
 
     if len(models) > 1:
         raise SpikeHTRError("--calibrate takes one model: calibrate each by itself, then compare")
-    if any(one.startswith("model.") for one in overrides):
-        raise SpikeHTRError("--calibrate is for the model as its file has it: leave model.* settings out")
     check_changeable(models[0])
     writable(models[0])
     if split == "test":
@@ -146,7 +144,10 @@ def _evaluations(
 
     opened = []
     for model in models:
-        loaded = read_with(load_model(model), overrides)
+        trained = load_model(model)
+        loaded = read_with(trained, overrides)
+        if fit and loaded.config.model != trained.config.model:
+            raise SpikeHTRError("--calibrate is for the model as its file has it: leave model.* settings out")
         opened.append((model, loaded, _open(data, split, loaded.config, loaded.charset)))
     read = []
     for model, loaded, parts in opened:

@@ -7,11 +7,11 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve
+from spikehtr.cli.options import ConfigFile, Preset, resolve
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -47,7 +47,16 @@ def profile(
     ] = False,
     preset: Preset = None,
     file: ConfigFile = None,
-    overrides: Overrides = None,
+    overrides: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Change one setting, e.g. -s model.timesteps=1; with MODEL how lines are read, by data.* and "
+            "model.reducer.*. Repeatable.",
+        ),
+    ] = None,
     width: Annotated[
         Optional[int],
         typer.Option("--width", min=4, help="Width of the line that is counted, pixels; 512, a baseline's own."),
@@ -73,7 +82,7 @@ def profile(
     """
     if model is not None:
         if counts or preset or file or width or ratio:
-            raise SpikeHTRError("MODEL brings its own settings: give --data with it, or --counts without it")
+            raise SpikeHTRError("MODEL brings its own settings: give --data with it (and -s), or --counts without it")
         if not data:
             raise SpikeHTRError(f"say what {model} shall read: --data")
         _measure(model, data, overrides or [], lines, split, output, batch_size, device, pj_byte, as_json)
@@ -135,9 +144,13 @@ def _measure(
         there = ", ".join(f"{name} ({number})" for name, number in store.meta["lines"].items())
         raise SpikeHTRError(f"no line of split {split!r}; there are: {there}. Use --split all for every line")
     chosen_lines = some(Lines(store, rows, loaded.charset, config.data.max_width, labelled=False), count)
-    about = {"model": model.name, "data": ", ".join(Path(source).name for source in data), "split": split}
+    about: dict[str, Any] = {
+        "model": model.name,
+        "data": ", ".join(Path(source).name for source in data),
+        "split": split,
+    }
     if overrides:
-        about["set"] = ", ".join(overrides)
+        about["set"] = overrides
     cost = PJ_BYTE if pj_byte is None else pj_byte
     with counting("measuring", lines_to_read(net, chosen_lines)) as progress:
         found = diagnose(net, chosen_lines, about, batch_size, config.data.workers, cost, progress)

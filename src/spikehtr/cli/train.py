@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -149,7 +150,10 @@ def train(
             typer.echo(_fine_tuning(job.config, by_epochs=not (job.max_steps or job.max_minutes)))
         outcome = carry_out(job, fabric, typer.echo, lambda told: _tell(told, bar), reading, model)
         if not outcome.finished:
-            typer.echo(f"stopped at step {outcome.step} and saved: `spikehtr train -o {output} --resume` goes on")
+            again = ["spikehtr", "train", "-o", str(output), "--resume"]
+            again += [] if device == "auto" else ["--device", device]
+            again += [] if devices == 1 else ["--devices", str(devices)]
+            typer.echo(f"stopped at step {outcome.step} and saved: `{shlex.join(again)}` goes on")
             raise typer.Exit(1)
         score = "no line to validate on; the last weights" if outcome.cer is None else f"best CER {outcome.cer:.2%}"
         typer.echo(f"{score}: {output / 'best.safetensors'}; how it went: {outcome.report}")

@@ -37,5 +37,5 @@ def sureness(
         frames = chosen[:, row, :n]  # [K, l_b]
         characters = [np.exp(frames[:, span.start : span.end].max(1)) for span in line.spans]
         stacked = np.stack(characters) if characters else np.zeros((0, len(temperatures)), np.float32)
-        out.append(Sureness(line.text, stacked, stacked.mean(0) if characters else np.exp(frames.mean(1))))
+        out.append(Sureness(line.text, stacked, stacked.sum(0) / max(1, len(characters))))
     return out

@@ -17,7 +17,7 @@ class Decoded(NamedTuple):
 
     spans: list[CharacterSpan]  # characters and the frames [start, end) that spelled them
     confidences: list[float]  # of each character: the highest probability among its frames
-    confidence: float  # of the line: the mean of its characters'; of an empty one, the frames' geometric mean
+    confidence: float  # of the line: the mean of its characters', spaces too; 0 where nothing was read
 
     @property
     def text(self) -> str:
@@ -46,8 +46,7 @@ def decode_frames(frames: Frames, charset: Charset) -> list[Decoded]:
     for row, chosen, n in zip(log_probs, labels, lengths, strict=True):
         spans = charset.decode_spans(chosen[:n])
         confidences = [math.exp(max(row[span.start : span.end])) for span in spans]
-        sure = math.fsum(confidences) / len(confidences) if confidences else math.exp(math.fsum(row[:n]) / n)
-        lines.append(Decoded(spans, confidences, sure))
+        lines.append(Decoded(spans, confidences, math.fsum(confidences) / max(1, len(confidences))))
     return lines
 
 

@@ -24,6 +24,7 @@ Flags = NDArray[np.bool_]
 BINS = 15
 GRID = tuple(2.0 ** (step / 16) for step in range(-32, 49))  # 1/4 to 8 in steps of 4.4 %; holds 1 exactly
 LEAST = (("tenth", 0.1), ("fifth", 0.2), ("half", 0.5))
+FEW_LINES = 20
 FEW = 30  # characters, right and wrong each: with fewer a temperature would be fitted to chance
 _EDGE = 1e-3  # references err too, about so often: a certainty that turns out wrong must not decide all by itself
 
@@ -160,14 +161,14 @@ def calibration_summary(lines: Sequence[tuple[str, Sureness]], temperature: floa
 def errors_in_least_sure(lines: Sequence[tuple[str, Sureness]]) -> dict[str, float]:
     """Of all wrong characters, the share in the least sure tenth, fifth and half of the lines; by chance it is as much.
 
-    Confidences at the second of two temperatures. Empty where nothing is wrong.
+    Confidences at the second of two temperatures. Empty where nothing is wrong, or lines are too few to be parted so.
     """
     order = np.argsort([read.line[1] for _, read in lines], kind="stable")
     errors = np.array([character_edits(reference, normalise(read.text)).errors for reference, read in lines])
-    if not errors.any():
+    if len(lines) < FEW_LINES or not errors.any():
         return {}
     found = errors[order].cumsum() / errors.sum()
-    return {name: float(found[max(1, round(share * len(lines))) - 1]) for name, share in LEAST}
+    return {name: float(found[round(share * len(lines)) - 1]) for name, share in LEAST}
 
 
 def _measures(judged: Judged, column: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ _TOLD = 8  # rows of a table that a terminal gets; files have them all
 
 def about_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     """What was read, and what was measured beside the rates."""
-    rows = [(name, result[name]) for name in ("model", "data", "split", "precision") if name in result]
+    rows = [(name, result[name]) for name in ("model", "data", "split", "precision", "set") if name in result]
     told = [(name, ", ".join(value) if isinstance(value, list) else str(value)) for name, value in rows]
     documents = f" of {result['documents']} documents" if result["documents"] else ""
     return [*told, ("lines", f"{result['lines']}{documents}"), *_measured(result)]
@@ -134,7 +134,8 @@ def least_sure_note(result: dict[str, Any]) -> str:
 def summary_lines(result: dict[str, Any]) -> Iterator[str]:
     """What a terminal shows of an evaluation."""
     split = f" ({result['split']})" if "split" in result else ""
-    yield f"{result.get('model', 'the model')} on {result['lines']} lines{split}:"
+    changed = f", {', '.join(result['set'])}" if "set" in result else ""
+    yield f"{result.get('model', 'the model')} on {result['lines']} lines{split}{changed}:"
     for name, rate, interval, *_ in rate_rows(result):
         yield f"  {name:54} {rate:>8}   95 % interval {interval}"
     yield f"  {interval_note(result)}"

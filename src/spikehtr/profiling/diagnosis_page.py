@@ -84,7 +84,8 @@ def _page(found: Diagnosis, made_by: dict[str, str], files: Sequence[Path], comm
 
 
 def about_rows(about: dict[str, Any]) -> list[tuple[str, str]]:
-    rows = [(name, str(about[name])) for name in ("model", "data", "split", "set") if name in about]
+    told = ((name, about[name]) for name in ("model", "data", "split", "set") if name in about)
+    rows = [(name, ", ".join(value) if isinstance(value, list) else str(value)) for name, value in told]
     return [
         *rows,
         ("lines", str(about["lines"])),

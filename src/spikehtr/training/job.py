@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from spikehtr.config import Config
 from spikehtr.data.compiling import open_lines
+from spikehtr.data.formats import locate
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import read_json
 from spikehtr.training.checkpoint import LAST, PREVIOUS
@@ -24,7 +25,7 @@ from spikehtr.training.loop import BEST, Run, Tell, Told
 from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
 from spikehtr.training.sets import Sets, training_sets
 from spikehtr.training.teacher import load_teacher
-from spikehtr.weights import Loaded, load_model, update_notes
+from spikehtr.weights import BUNDLED, Loaded, load_model, update_notes
 
 SETTINGS, JOB = "config.yaml", "job.json"
 _ELSEWHERE = ("config", "folder", "resume")  # what of a job its notes leave out
@@ -53,21 +54,23 @@ class Job:
     @classmethod
     def begun(cls, folder: Path) -> Self:
         """The job of the run in a folder, to go on with it."""
-        notes = read_json(folder / JOB)
-        if not _holds_run(folder):
+        notes, known = read_json(folder / JOB), {one.name for one in fields(cls)}
+        if notes is None and not _holds_run(folder):
             raise SpikeHTRError(f"{folder} holds no run to go on with: check the name, or begin one with --data")
-        if notes is None:
+        if not isinstance(notes, dict) or "data" not in notes or not notes.keys() <= known:
             raise SpikeHTRError(
                 f"{folder} does not say how its run was begun: repeat the command that began it, with --resume"
             )
-        paths = {name: Path(notes[name]) for name in _PATHS if notes[name] is not None}
-        return cls(config=Config.load(folder / SETTINGS), folder=folder, resume=True, **notes | paths)
+        paths = {name: Path(notes[name]) for name in _PATHS if notes.get(name) is not None}
+        # One that was stopped before its first checkpoint begins anew.
+        resume, config = _holds_run(folder), Config.load(folder / SETTINGS)
+        return cls(config=config, folder=folder, resume=resume, **notes | paths)
 
     def notes(self) -> dict[str, Any]:
-        """What `begun` needs, beside the settings."""
+        """What `begun` needs, beside the settings; paths as they are from anywhere."""
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _ELSEWHERE}
-        named = {name: values[name] and str(values[name]) for name in _PATHS}
-        return values | named | {"data": [str(source) for source in self.data]}
+        named = {name: values[name] and str(_from_anywhere(values[name])) for name in _PATHS}
+        return values | named | {"data": [_source_from_anywhere(source) for source in self.data]}
 
     def claim_folder(self) -> None:
         """Make the folder, or say why it will not do; before any work."""
@@ -81,6 +84,15 @@ class Job:
                 pass
         except OSError as error:
             raise SpikeHTRError(f"{self.folder}: cannot be written ({error.strerror}); name another folder") from None
+
+
+def _from_anywhere(model: Path) -> Path:
+    return model if str(model) == BUNDLED else model.absolute()
+
+
+def _source_from_anywhere(spec: str | Path) -> str:
+    name, path = locate(spec)
+    return f"{name}:{path.absolute()}" if name else str(path.absolute())
 
 
 def _holds_run(folder: Path) -> bool:
@@ -141,8 +153,8 @@ def carry_out(
         say(warning)
     say(_opening(run, sets))
     environment = run_environment(str(fabric.device), config.training.seed)
-    if job.resume and (begun := read_json(job.folder / ENVIRONMENT)):
-        environment["command"] = begun["command"]
+    if job.resume and read_json(job.folder / JOB) == job.notes():  # how it was begun says more than that it goes on
+        environment |= {"command": (read_json(job.folder / ENVIRONMENT) or environment)["command"]}
     if run.leads:
         config.save(job.folder / SETTINGS)
         write_json(job.folder / JOB, job.notes())

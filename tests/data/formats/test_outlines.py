@@ -119,17 +119,24 @@ def level(y, left=0, right=100):
 @given(st.integers(2, 9), st.floats(5, 500), st.floats(0.1, 10))
 def test_where_no_line_has_an_outline_bands_follow_the_baselines_at_any_scale(count, apart, scale):
     shapes = [level(apart * line) for line in range(count)]
-    assert band_height(shapes, 1000) == pytest.approx(apart * BAND_OF_SPACING)
-    assert band_height([shape.scaled(scale, scale) for shape in shapes], 9) == pytest.approx(
-        scale * apart * BAND_OF_SPACING
-    )
+    page = apart * 10
+    assert band_height(shapes, page) == pytest.approx(apart * BAND_OF_SPACING)
+    larger = [shape.scaled(scale, scale) for shape in shapes]
+    assert band_height(larger, page * scale) == pytest.approx(scale * apart * BAND_OF_SPACING)
 
 
 def test_a_baseline_beside_another_is_not_below_it():
     columns = [level(y, left, left + 100) for left, first in ((0, 0), (200, 10)) for y in range(first, 400, 40)]
     assert band_height(columns, 1000) == 40 * BAND_OF_SPACING
-    aside = [level(0), level(3, 90, 300), Shape(baseline=((1, 1),))]  # a tenth shared, and a single point
+    aside = [level(0), level(30, 90, 300), Shape(baseline=((1, 1),))]  # a tenth shared, and a single point
     assert band_height(aside, 1000) == 25
+
+
+def test_baselines_that_tell_nothing_of_the_hand():
+    assert band_height([level(200), level(1700)], 2000) == 250  # an eighth of the page at most
+    twice = [level(y + again) for y in (100, 150, 200) for again in (0, 1)]  # each drawn twice
+    assert band_height(twice, 1000) == pytest.approx(49.5 * BAND_OF_SPACING)
+    assert band_height([level(100), level(1e8)], 1000) == 25  # off any page
 
 
 def test_scaling_moves_every_part():

@@ -16,6 +16,7 @@ LIMIT = 1_000_000  # pixels; no page is larger, and beyond it drawing a mask is 
 ABOVE, BELOW = 0.75, 0.25  # how a band's height lies about the baseline
 BAND_OF_SPACING = 0.9  # a band's height where no line has an outline: so many times what baselines lie apart
 BAND_OF_PAGE = 1 / 40  # and where they do not tell, either
+SAME_LINE, HIGHEST = 1 / 200, 1 / 8  # of the page: baselines nearer than this are one line's; no band is higher
 
 
 def parse_points(text: str) -> Points:
@@ -78,20 +79,22 @@ def band_height(shapes: Iterable[Shape], page_height: float) -> float:
     heights = [box[3] - box[1] for shape in shapes if (box := shape.outline_box())]
     if heights:
         return median(heights)
-    apart = _distances([bounds(shape.baseline) for shape in shapes if len(set(shape.baseline)) >= 2])
-    return median(apart) * BAND_OF_SPACING if apart else page_height * BAND_OF_PAGE
+    drawn = [shape.baseline for shape in shapes if len(set(shape.baseline)) >= 2 and _in_limit(shape.baseline)]
+    apart = _distances([bounds(baseline) for baseline in drawn], page_height * SAME_LINE)
+    height = median(apart) * BAND_OF_SPACING if apart else page_height * BAND_OF_PAGE
+    return min(height, page_height * HIGHEST)
 
 
-def _distances(baselines: list[Box]) -> list[float]:
+def _distances(baselines: list[Box], least: float) -> list[float]:
     """How far below each baseline the next one is, where there is one: they share half of the shorter's width."""
 
     def below(one: Box, other: Box) -> float:
         shared = min(one[2], other[2]) - max(one[0], other[0])
         down = (other[1] + other[3] - one[1] - one[3]) / 2
-        return down if down > 0 and shared * 2 >= min(one[2] - one[0], other[2] - other[0]) else math.inf
+        return down if down > least and shared * 2 >= min(one[2] - one[0], other[2] - other[0]) else math.inf
 
-    least = (min((below(one, other) for other in baselines), default=math.inf) for one in baselines)
-    return [distance for distance in least if distance < math.inf]
+    nearest = (min(below(one, other) for other in baselines) for one in baselines)
+    return [distance for distance in nearest if distance < math.inf]
 
 
 def usable(shape: Shape, height: float, where: str, report: Report) -> Shape | None:
