@@ -32,7 +32,7 @@ from spikehtr.profiling.diagnosis import some
 from spikehtr.profiling.firing import distribution
 from spikehtr.profiling.recording import measure
 from spikehtr.studies.tasks import LOG, RESULT, STOPPED, Task
-from spikehtr.training.checkpoint import LAST, PREVIOUS
+from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.job import Job, carry_out
 from spikehtr.training.log import read_log
@@ -83,7 +83,7 @@ def _train(task: Task, device: str, say: Callable[[str], None]) -> bool:
         task.folder,
         Path(task.start) if task.start else None,
         max_minutes=task.max_minutes,
-        resume=any((task.folder / name).exists() for name in (LAST, PREVIOUS)),
+        resume=has_checkpoint(task.folder),
         allow_unknown=task.allow_unknown,
         worst=_WORST,
     )

@@ -1,4 +1,4 @@
-"""Checkpoints: everything that continues a run, in one safetensors file with a JSON header. No pickle.
+"""Checkpoints: where a run stands, in one safetensors file with a JSON header. No pickle. How it was begun: `job.py`.
 
 The newest is `last.safetensors`, the one before it `previous.safetensors`. Both are written whole or not at all, so a
 kill at any moment leaves one to go on from; a damaged newest one is passed over, saying so.
@@ -21,6 +21,10 @@ from spikehtr.files import whole_file
 from spikehtr.training.optim import WeightAverage, kept_buffers
 
 LAST, PREVIOUS = "last.safetensors", "previous.safetensors"
+
+
+def has_checkpoint(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (LAST, PREVIOUS))
 
 
 class Checkpoint(NamedTuple):

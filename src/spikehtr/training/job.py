@@ -17,7 +17,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.data.formats import locate
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import read_json
-from spikehtr.training.checkpoint import LAST, PREVIOUS
+from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.finetune import Mode, starting_weights
 from spikehtr.training.log import Log
@@ -55,7 +55,7 @@ class Job:
     def begun(cls, folder: Path) -> Self:
         """The job of the run in a folder, to go on with it."""
         notes, known = read_json(folder / JOB), {one.name for one in fields(cls)}
-        if notes is None and not _holds_run(folder):
+        if notes is None and not has_checkpoint(folder):
             raise SpikeHTRError(f"{folder} holds no run to go on with: check the name, or begin one with --data")
         if not isinstance(notes, dict) or "data" not in notes or not notes.keys() <= known:
             raise SpikeHTRError(
@@ -63,7 +63,7 @@ class Job:
             )
         paths = {name: Path(notes[name]) for name in _PATHS if notes.get(name) is not None}
         # One that was stopped before its first checkpoint begins anew.
-        resume, config = _holds_run(folder), Config.load(folder / SETTINGS)
+        resume, config = has_checkpoint(folder), Config.load(folder / SETTINGS)
         return cls(config=config, folder=folder, resume=resume, **notes | paths)
 
     def notes(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Job:
 
     def claim_folder(self) -> None:
         """Make the folder, or say why it will not do; before any work."""
-        if _holds_run(self.folder) and not self.resume:
+        if has_checkpoint(self.folder) and not self.resume:
             raise SpikeHTRError(
                 f"{self.folder} holds a run already: add --resume to go on with it, or name another folder"
             )
@@ -93,10 +93,6 @@ def _from_anywhere(model: Path) -> Path:
 def _source_from_anywhere(spec: str | Path) -> str:
     name, path = locate(spec)
     return f"{name}:{path.absolute()}" if name else str(path.absolute())
-
-
-def _holds_run(folder: Path) -> bool:
-    return (folder / LAST).exists() or (folder / PREVIOUS).exists()
 
 
 @dataclass(frozen=True)
