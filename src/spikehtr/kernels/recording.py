@@ -55,6 +55,7 @@ class Recordings(Generic[T]):
 
     def capture(self, work: Callable[[], T]) -> tuple[Callable[[], None], T]:
         assert self.stream is not None
+        torch.cuda.empty_cache()  # what passes before it have left is another stream's, and of no use here
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.stream):
             work()

@@ -5,6 +5,7 @@ What belongs to a run rather than to a step (batches, schedule, files) is in `lo
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,6 +28,9 @@ from spikehtr.training.fabric import Fabric
 from spikehtr.training.graphs import GraphedStep, pad_batch
 from spikehtr.training.optim import WeightAverage, make_optimizer
 from spikehtr.training.teacher import Teacher
+
+_WAITS = (5, 10, 20, 30)  # seconds, where a step finds too little memory on a card that others use, too
+_MUCH = 0.1  # of a card's memory: who waits for less waits in vain
 
 
 class Moment(NamedTuple):
@@ -79,17 +83,35 @@ class TrainStep:
         if self.graphed is not None:
             if not self.compiled:
                 self._compile(batch)
-            numbers = self.graphed(batch, moment.reduced, moment.seed)
-        else:
-            torch.manual_seed(moment.seed)
-            self.optimizer.zero_grad(set_to_none=True)
-            numbers = self._gradients(batch.to(self.device), moment.reduced, indices)
+        numbers = self._patiently(lambda: self._learn_from(batch, moment, indices))
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.training.clip_norm)
         self.optimizer.step()
         if (ceiling := bypass_ceiling(self.config, moment.progress)) is not None:
             hold_below(self.alphas, ceiling)
         self.average.update(self.net)
         return torch.cat([numbers, norm.detach().float()[None]])
+
+    def _learn_from(self, batch: Batch, moment: Moment, indices: Indices | None) -> Tensor:
+        if self.graphed is not None:
+            return self.graphed(batch, moment.reduced, moment.seed)
+        torch.manual_seed(moment.seed)
+        self.optimizer.zero_grad(set_to_none=True)
+        return self._gradients(batch.to(self.device), moment.reduced, indices)
+
+    def _patiently(self, work: Callable[[], Tensor]) -> Tensor:
+        """Trainings that share a card need most of it at their start: where memory lacks, wait for theirs to pass."""
+        for seconds in _WAITS:
+            try:
+                return work()
+            except torch.OutOfMemoryError:
+                if self.fabric.world_size > 1 or (others := held_by_others(self.device)) < _MUCH:
+                    raise
+            # Not in the `except`: the traceback would keep alive what failed.
+            self.optimizer.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+            warnings.warn(f"waiting for memory: others hold {others:.0%} of {self.device}", stacklevel=2)
+            time.sleep(seconds)
+        return work()
 
     def _compile(self, batch: Batch) -> None:
         """The step's kernels, before the first step asks for one after the other."""
@@ -153,6 +175,14 @@ class TrainStep:
         frames = self.fabric.all_reduce((out.lengths * own).sum(), reduce_op="mean")
         assert isinstance(frames, Tensor)
         return Part(own, readings * len(indices) / world, frames)
+
+
+def held_by_others(device: torch.device) -> float:
+    """The share of a device's memory that other programs hold."""
+    if device.type != "cuda":
+        return 0.0
+    free, whole = torch.cuda.mem_get_info(device)
+    return (whole - free - torch.cuda.memory_reserved(device)) / whole
 
 
 def views(batch: Batch, config: Config) -> Batch:
