@@ -57,7 +57,7 @@ def unusable(net: Network, half: bool = False) -> str | None:
 
 
 # Spikes an input below which adding up weight rows is faster than the dense product, as `spikehtr bench --cpu` measures
-# them: in fp32, and in tiles. Without AVX-512 (measured on ARM) a list takes as long to make as _LISTED outputs to add up.
+# them: in fp32, and in tiles. Without AVX-512 (measured on ARM) a list takes as long to make as _LISTED outputs to sum.
 EVENTS_PAY_DENSE, EVENTS_PAY_TILES = 0.2, 0.02
 _LISTED = 64
 

@@ -80,9 +80,8 @@ class TrainStep:
         for group in self.optimizer.param_groups:
             group["lr"] = moment.rate
         self._anneal(surrogate_sharpness(self.config, moment.progress), spike_softness(self.config, moment.progress))
-        if self.graphed is not None:
-            if not self.compiled:
-                self._compile(batch)
+        if self.graphed is not None and not self.compiled:
+            self._compile(batch)
         numbers = self._patiently(lambda: self._learn_from(batch, moment, indices))
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.training.clip_norm)
         self.optimizer.step()
