@@ -15,6 +15,7 @@ from spikehtr.cli import app
 from spikehtr.data.formats.xml import sniff
 from spikehtr.data.geometry import cut_line
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages import origins
 from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
 from spikehtr.weights import update_notes
@@ -37,7 +38,8 @@ def make(folder: Path, names: list[str]) -> list[Path]:
 
 
 def files_in(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != origins.FILE)
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def test_a_mixture_with_bad_files_among_it(model: Path, tmp_path: Path) -> None:
@@ -265,7 +267,7 @@ def test_what_others_wrote_beside_the_inputs_is_replaced_only_on_request(
 ) -> None:
     files = make(tmp_path, ["a.png", "b.png"])
     assert run(model, files[1], "-o", tmp_path, "-f", form).exit_code == 0
-    (ours,) = (path for path in tmp_path.iterdir() if path.suffix != ".png")
+    (ours,) = (path for path in tmp_path.iterdir() if path.suffix not in (".png", ".jsonl"))
     theirs = ours.with_stem("a")
     theirs.write_text(BY_HAND[form], encoding="utf-8")
     result = run(model, *files, "-o", tmp_path, "-f", form)
@@ -334,6 +336,29 @@ def test_lines_that_cannot_be_read_are_listed_and_the_others_read(model: Path, t
     for name in shapes:
         (told,) = (row for row in result.stderr.splitlines() if f"line {name}:" in row)
         assert told.count("a.xml") == 1
+
+
+@pytest.mark.parametrize("resume", [(), ("--resume",)])
+def test_scans_of_one_name_in_two_folders_keep_their_results(
+    resume: tuple[str, ...], model: Path, tmp_path: Path
+) -> None:
+    make(tmp_path / "box1", ["1.png", "2.png"])
+    for name in ("1.png", "3.png"):
+        (tmp_path / "box2").mkdir(exist_ok=True)
+        simple_page(3, seed=5, size=(700, 600))[0].save(tmp_path / "box2" / name)
+    out = tmp_path / "out"
+    assert run(model, tmp_path / "box1", "-o", out, *resume).exit_code == 0
+    first = (out / "1.txt").read_text()
+    for told in ("2 pages", "2 pages there already" if resume else "2 pages"):  # the second time, under the same names
+        result = run(model, tmp_path / "box2", "-o", out, *resume)
+        assert told in result.stderr
+        assert f"{tmp_path / 'box2' / '1.png'}: written as 1~2, the name was taken" in result.stderr
+        assert files_in(out) == ["1.txt", "1~2.txt", "2.txt", "3.txt"]
+    assert (out / "1.txt").read_text() == first
+    (tmp_path / "box1").rename(tmp_path / "moved")  # the same scans elsewhere: no others
+    result = run(model, tmp_path / "moved", "-o", out, "--resume")
+    assert "2 pages there already" in result.stderr
+    assert "remark" not in result.stderr
 
 
 def test_what_is_odd_is_remarked_and_no_failure(model: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def picture(path: Path, size: tuple[int, int] = (40, 30), shade: int = 200) -> P
 
 
 def names_of(inputs: list[object]) -> list[str]:
-    sources, failures = find_sources(map(str, inputs))
+    sources, failures, _ = find_sources(map(str, inputs))
     assert not failures
     names = Names()
     return [job.name for source in sources for job in names.jobs(source)]
@@ -46,7 +46,7 @@ def test_an_image_that_an_xml_file_names_goes_with_it(tmp_path: Path) -> None:
     picture(tmp_path / "p2.jpg")
     (tmp_path / "one.xml").write_text('<PcGts><Page imageFilename="p1.jpg" imageWidth="40" imageHeight="30"/></PcGts>')
     (tmp_path / "mets.xml").write_text("<mets/>")
-    sources, failures = find_sources([str(tmp_path)])
+    sources, failures, _ = find_sources([str(tmp_path)])
     assert not failures
     assert [(source.path.name, source.kind) for source in sources] == [("one.xml", "xml"), ("p2.jpg", "image")]
 
@@ -79,9 +79,10 @@ def test_what_was_written_of_a_pdf_beside_it_is_no_input(tmp_path: Path) -> None
         text = Page("d.pdf", 40, 30, (), frame=number).to_page()
         (tmp_path / f"d-000{number}.xml").write_text(text, encoding="utf-8")
     assert names_of([tmp_path]) == ["d-0001", "d-0002"]
-    sources, _ = find_sources([str(tmp_path)])
+    sources, _, remarks = find_sources([str(tmp_path)])
     assert [source.kind for source in sources] == ["pdf"]
-    alone, _ = find_sources([str(tmp_path / "d-0001.xml")])
+    assert remarks == [f"{tmp_path / 'd.pdf'}: PAGE or ALTO files that name it, passed over: 2; it is read itself"]
+    alone, _, _ = find_sources([str(tmp_path / "d-0001.xml")])
     assert [source.kind for source in alone] == ["xml"], "who names it alone is told why it cannot be read"
 
 
@@ -94,7 +95,7 @@ def test_pages_of_one_file(tmp_path: Path) -> None:
     frames = [Image.new("L", (30 + number, 20), 50 * number) for number in range(3)]
     frames[0].save(tmp_path / "many.tiff", save_all=True, append_images=frames[1:])
     assert names_of([tmp_path / "many.tiff"]) == ["many-0001", "many-0002", "many-0003"]
-    (source,), _ = find_sources([str(tmp_path / "many.tiff")])
+    (source,), _, _ = find_sources([str(tmp_path / "many.tiff")])
     assert [load_page(source, index, 300).size for index in range(3)] == [(30, 20), (31, 20), (32, 20)]
 
 
@@ -106,7 +107,7 @@ def test_only_a_tiff_has_pages(form: str, tmp_path: Path) -> None:
     with Image.open(tmp_path / "photo.jpg") as image:
         assert image.n_frames == 2  # type: ignore[attr-defined]
     assert names_of([tmp_path / "photo.jpg"]) == ["photo"]
-    (source,), _ = find_sources([str(tmp_path / "photo.jpg")])
+    (source,), _, _ = find_sources([str(tmp_path / "photo.jpg")])
     assert load_page(source, 0, 300).getextrema() == (255, 255)
 
 
@@ -118,7 +119,7 @@ def test_whatever_pillow_runs_into_the_image_is_damaged(
         raise error("of all things")
 
     picture(tmp_path / "p.tif")
-    (source,), _ = find_sources([str(tmp_path / "p.tif")])
+    (source,), _, _ = find_sources([str(tmp_path / "p.tif")])
     monkeypatch.setattr("PIL.TiffImagePlugin.TiffImageFile.n_frames", property(fail))
     monkeypatch.setattr("PIL.TiffImagePlugin.TiffImageFile.load", fail)
     with pytest.raises(ImageError, match=r"damaged image .*of all things"):
@@ -132,7 +133,7 @@ def test_a_photo_is_turned_as_the_camera_noted(tmp_path: Path) -> None:
     exif = image.getexif()
     exif[0x0112] = 6
     image.save(tmp_path / "photo.jpg", exif=exif)
-    (source,), _ = find_sources([str(tmp_path / "photo.jpg")])
+    (source,), _, _ = find_sources([str(tmp_path / "photo.jpg")])
     assert load_page(source, 0, 300).size == (20, 40)
 
 
@@ -141,7 +142,7 @@ def test_every_page_of_a_scan_is_turned(compression: str | None, tmp_path: Path)
     pages = [Image.linear_gradient("L").resize(size) for size in ((40, 20), (60, 25))]
     file = tmp_path / "scan.tif"
     pages[0].save(file, save_all=True, append_images=pages[1:], tiffinfo={0x0112: 6}, compression=compression)
-    (source,), _ = find_sources([str(file)])
+    (source,), _, _ = find_sources([str(file)])
     for index, page in enumerate(pages):
         turned = page.transpose(Image.Transpose.ROTATE_270)
         assert load_page(source, index, 300).tobytes() == turned.tobytes()
@@ -150,7 +151,7 @@ def test_every_page_of_a_scan_is_turned(compression: str | None, tmp_path: Path)
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    sources, failures = find_sources([str(tmp_path / "no.png"), str(tmp_path / "no*.png"), str(tmp_path / "empty")])
+    sources, failures, _ = find_sources([str(tmp_path / "no.png"), str(tmp_path / "no*.png"), str(tmp_path / "empty")])
     assert not sources
     assert [failure.reason for failure in failures] == [
         "nothing of this name is there",
@@ -162,7 +163,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_dead_link_does_not_hide_what_else_a_pattern_names(tmp_path: Path) -> None:
     (tmp_path / "a.png").symlink_to("gone.png")
     picture(tmp_path / "b.png")
-    sources, failures = find_sources([str(tmp_path / "*.png")])
+    sources, failures, _ = find_sources([str(tmp_path / "*.png")])
     assert [source.path.name for source in sources] == ["b.png"]
     assert [(one.title, one.reason) for one in failures] == [(str(tmp_path / "a.png"), "a link to what is not there")]
 
@@ -179,7 +180,7 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "scandir", refuse)
     for folder, names in ((tmp_path / "in", ["a.png"]), (tmp_path / "in" / "locked", [])):
-        sources, failures = find_sources([str(folder)])
+        sources, failures, _ = find_sources([str(folder)])
         assert [source.path.name for source in sources] == names
         assert [(failure.title, failure.reason) for failure in failures] == [
             (str(tmp_path / "in" / "locked"), "cannot be listed (Permission denied)")
@@ -195,9 +196,9 @@ def test_results_within_a_folder_are_no_inputs_of_it(tmp_path: Path) -> None:
         (tmp_path / "out", tmp_path, ["b"]),
         (tmp_path, None, ["a", "out/b", "outer/c"]),
     ):
-        sources, _ = find_sources([str(folder)], output)
+        sources, _, _ = find_sources([str(folder)], output)
         assert [source.place.with_suffix("").as_posix() for source in sources] == names
-    (named,), _ = find_sources([str(tmp_path / "out" / "a.overlay.png")], tmp_path / "out")
+    (named,), _, _ = find_sources([str(tmp_path / "out" / "a.overlay.png")], tmp_path / "out")
     assert named.path.name == "a.overlay.png"
 
 
@@ -220,7 +221,7 @@ def test_files_that_are_no_pages(name: str, data: bytes, message: str, tmp_path:
 
         whole[29:33] = zlib.crc32(bytes(whole[12:29])).to_bytes(4, "big")
         file.write_bytes(bytes(whole))
-    (source,), _ = find_sources([str(file)])
+    (source,), _, _ = find_sources([str(file)])
     with pytest.raises(ImageError, match=message):
         count_pages(source)
 
@@ -230,12 +231,12 @@ def test_pdf(tmp_path: Path) -> None:
     pages = [Image.new("L", (300, 400), 255), Image.new("L", (200, 100), 0)]
     pages[0].save(tmp_path / "d.pdf", save_all=True, append_images=pages[1:], resolution=72)
     assert names_of([tmp_path / "d.pdf"]) == ["d-0001", "d-0002"]
-    (source,), _ = find_sources([str(tmp_path / "d.pdf")])
+    (source,), _, _ = find_sources([str(tmp_path / "d.pdf")])
     assert load_page(source, 0, 72).size == (300, 400)
     assert load_page(source, 1, 144).size == (400, 200)
     assert load_page(source, 1, 72).getextrema()[1] < 20
     (tmp_path / "bad.pdf").write_bytes(b"%PDF-1.4 and then nothing")
-    (source,), _ = find_sources([str(tmp_path / "bad.pdf")])
+    (source,), _, _ = find_sources([str(tmp_path / "bad.pdf")])
     with pytest.raises(ImageError, match="not a PDF"):
         count_pages(source)
 
@@ -288,6 +289,6 @@ def test_one_thread_at_a_time_is_in_the_pdf_library(tmp_path: Path, monkeypatch:
 def test_without_pypdfium2_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
     (tmp_path / "d.pdf").write_bytes(b"%PDF")
-    (source,), _ = find_sources([str(tmp_path / "d.pdf")])
+    (source,), _, _ = find_sources([str(tmp_path / "d.pdf")])
     with pytest.raises(SpikeHTRError, match=r"spikehtr\[pdf\]"):
         count_pages(source)

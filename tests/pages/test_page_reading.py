@@ -21,7 +21,7 @@ RECOGNIZER = random_recognizer()
 
 
 def read_all(inputs: list[Path], recognizer: Recognizer = RECOGNIZER, **options: object) -> list[Page | Failure]:
-    sources, _ = find_sources(map(str, inputs))
+    sources, _, _ = find_sources(map(str, inputs))
     names = Names()
     jobs = [job for source in sources for job in names.jobs(source)]
     return [done.result for done in read_pages(recognizer, jobs, How(find_lines, **options))]  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def test_an_unexpected_error_on_one_page_is_that_pages_failure(tmp_path: Path) -
             raise ZeroDivisionError("of all things")
         return find_lines(image)
 
-    sources, _ = find_sources(map(str, files))
+    sources, _, _ = find_sources(map(str, files))
     names = Names()
     jobs = [job for source in sources for job in names.jobs(source)]
     results = [done.result for done in read_pages(RECOGNIZER, jobs, How(find, ahead=1))]  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def test_lines_and_pages_are_told_apart_by_shape(width: int, height: int, expect
 @pytest.mark.parametrize(("size", "rows"), [((1, 1), 1), ((90, 5), 5), ((9000, 90), None), ((300, 40), 0)])
 def test_a_line_too_small_to_read_gets_a_remark(size: tuple[int, int], rows: int | None, tmp_path: Path) -> None:
     Image.new("L", size, 255).save(tmp_path / "a.png")
-    sources, _ = find_sources([str(tmp_path / "a.png")])
+    sources, _, _ = find_sources([str(tmp_path / "a.png")])
     jobs = list(Names().jobs(sources[0]))
     (done,) = read_pages(RECOGNIZER, jobs, How(find_lines, mode="line"))
     if rows is None:  # scaled down to the widest that is read

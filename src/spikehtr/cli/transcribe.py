@@ -116,14 +116,16 @@ def transcribe(
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED
 
-    sources, missing = find_sources(inputs, output)
+    sources, missing, remarks = find_sources(inputs, output)
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
     recognizer = None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision, straighten)
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
-    run = Run(form.value, output, resume, overlay, min_confidence, overwrite, confidences, failures=list(missing))
+    run = Run(
+        form.value, output, resume, overlay, min_confidence, overwrite, confidences, failures=missing, remarks=remarks
+    )
     with _bar(len(sources)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):
             if result is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from importlib import import_module
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 
@@ -19,6 +20,7 @@ from spikehtr.data.formats.pages import ImageFinder
 from spikehtr.data.images import ImageError, count_frames, open_gray, to_gray
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.origins import Origins
 
 Kind = Literal["image", "xml", "pdf"]
 _PDFIUM = threading.Lock()
@@ -44,7 +46,7 @@ class PageJob:
     source: Source
     index: int  # of the page within the file
     name: str
-    renamed: bool = False  # an earlier page had the name it would have got
+    renamed: bool = False  # an earlier page, of this run or another, had the name it would have got
     pages: int = 1  # that the file holds
 
     @property
@@ -62,7 +64,15 @@ class Failure:
     reason: str
 
 
-def find_sources(inputs: Iterable[str], output: Path | None = None) -> tuple[list[Source], list[Failure]]:
+class Found(NamedTuple):
+    """What there is to read, what could not be found or looked into, and what is worth knowing."""
+
+    sources: list[Source]
+    failures: list[Failure]
+    remarks: list[str]
+
+
+def find_sources(inputs: Iterable[str], output: Path | None = None) -> Found:
     """Every file once, in the order asked for; folders in name order. Images that an XML file names go with it.
 
     `output`: the folder of the results, which are no inputs where it lies within a folder that is.
@@ -81,7 +91,8 @@ def find_sources(inputs: Iterable[str], output: Path | None = None) -> tuple[lis
         for one in paths:
             for source in _at(one, output, failures):
                 sources.setdefault(source.path.resolve(), source)
-    return _without_named_images(list(sources.values())), failures
+    left, passed = _without_named_images(list(sources.values()))
+    return Found(left, failures, passed)
 
 
 def _at(path: Path, output: Path | None, failures: list[Failure]) -> list[Source]:
@@ -116,13 +127,13 @@ def _in_folder(folder: Path, output: Path | None, report: Report) -> Iterator[So
             yield _source(path, path.relative_to(folder))
 
 
-def _without_named_images(sources: list[Source]) -> list[Source]:
+def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str]]:
     """Without the images, or the pages of images, that XML files among the sources name; and without the XML files of
-    PDFs among the sources, which cannot give their lines: they are what we wrote of them."""
+    PDFs among the sources, which cannot give their lines: a remark for each PDF."""
     finder = ImageFinder()
     named: dict[Path, set[int]] = {}
     documents = {source.path.resolve() for source in sources if source.kind == "pdf"}
-    left = list(sources)
+    left, passed = list(sources), Counter[Path]()
     for source in sources:
         if source.kind == "xml":
             root = xml.load(source.path, Report())
@@ -131,9 +142,14 @@ def _without_named_images(sources: list[Source]) -> list[Source]:
                 image = finder.find(source.path, content.image)
                 if image and image.resolve() in documents:
                     left.remove(source)
+                    passed[image] += 1
                 elif image:
                     named.setdefault(image.resolve(), set()).add((content.frame or 1) - 1)
-    return [part for source in left if (part := _left_of(source, named))]
+    remarks = [
+        f"{pdf}: PAGE or ALTO files that name it, passed over: {count}; it is read itself"
+        for pdf, count in passed.items()
+    ]
+    return [part for source in left if (part := _left_of(source, named))], remarks
 
 
 def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
@@ -149,22 +165,29 @@ def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
 
 
 class Names:
-    """Names of results: those of the sources, with the page's number where there are several, never the same twice."""
+    """Names of results: those of the sources, with the page's number where there are several, never the same twice, nor
+    that of another source's result from before."""
 
-    def __init__(self) -> None:
+    def __init__(self, origins: Origins | None = None) -> None:
         self._taken: set[str] = set()
+        self.origins = origins or Origins(None)
 
     def jobs(self, source: Source) -> list[PageJob]:
         """The pages of a source. What cannot be opened is an error."""
         count = count_pages(source)
         stem = source.place.with_suffix("").as_posix()
         names = [stem] if count == 1 else [f"{stem}-{index + 1:04d}" for index in range(count)]
-        taken = [(index, name, self._take(name)) for index, name in enumerate(names) if index not in source.given]
+        taken = [
+            (index, name, self._take(name, source.path))
+            for index, name in enumerate(names)
+            if index not in source.given
+        ]
         return [PageJob(source, index, unique, unique != name, count) for index, name, unique in taken]
 
-    def _take(self, name: str) -> str:
+    def _take(self, name: str, source: Path) -> str:
         unique, number = name, 1
-        while unique.lower() in self._taken:  # on some disks A and a are one file
+        # On some disks A and a are one file.
+        while unique.lower() in self._taken or self.origins.another(unique, source):
             number += 1
             unique = f"{name}~{number}"
         self._taken.add(unique.lower())

@@ -13,6 +13,7 @@ from spikehtr.data.formats import xml
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source
+from spikehtr.pages.origins import Origins
 from spikehtr.pages.overlay import save as save_overlay
 from spikehtr.pages.reading import Done, How, read_pages
 from spikehtr.pages.tree import Page
@@ -51,6 +52,10 @@ class Run:
     failures: list[Failure] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # lines of given segmentations that could not be read
     remarks: list[str] = field(default_factory=list)  # what is worth knowing and no failure
+    origins: Origins = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.origins = Origins(self.folder)
 
     def target(self, job: PageJob) -> Path | None:
         return None if self.folder is None else self.folder / f"{job.name}{SUFFIX[self.form]}"
@@ -73,7 +78,7 @@ def jobs_of(
     sources: Iterable[Source], run: Run, found: Callable[[int], None] = lambda pages: None
 ) -> Iterator[PageJob]:
     """The pages still to be read. Names are given to all of them, so that a resumed run finds the same ones."""
-    names = Names()
+    names = Names(run.origins)
     inputs = {source.path.resolve() for source in sources}
     for source in sources:
         try:
@@ -161,6 +166,7 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
     if target is None:
         return run.shown(page)
     target.parent.mkdir(parents=True, exist_ok=True)
+    run.origins.note(done.job.name, done.job.source.path)
     files = [target]
     if run.overlay and done.gray is not None:
         files.append(target.with_name(f"{Path(done.job.name).name}{OVERLAY}"))
