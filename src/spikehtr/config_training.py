@@ -23,6 +23,9 @@ class AugmentConfig(Section):
     sharpen: NonNegative = 0.7  # how much of the detail is added
     stroke: Fraction = 0.5  # how far erosion or dilation is blended in
     invert: Fraction = 0.0  # probability of black and white changing places; off in the paper
+    blank: BelowOne = (
+        0.0  # share of the lines that are shown without their ink and text: empty paper is to read as nothing
+    )
 
 
 class DataConfig(Section):

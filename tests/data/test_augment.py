@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conftest import draw_line
 from spikehtr.config import AugmentConfig
-from spikehtr.data.augment import augment
+from spikehtr.data.augment import augment, without_ink
 from spikehtr.data.batching import to_batch
 
 OFF = {
@@ -308,3 +308,25 @@ def test_twins_are_bent_alike_and_differ_in_the_rest():
     assert all(not torch.equal(a, b) for a, b in zip(out[::2], out[1::2], strict=True))
     again, _ = augment(pairs, both, only(stretch=0.2), seeded())
     assert not torch.equal(again[::2], again[1::2])
+
+
+def test_without_ink_paper_is_left():
+    images, widths = batch(64)
+    chosen = torch.tensor([True, False, True, False])
+    found = without_ink(images, widths, chosen)
+    assert images[chosen].min() < 0.3
+    for line, width, was, empty in zip(found, widths.tolist(), images, chosen.tolist(), strict=True):
+        assert torch.equal(line[..., width:], was[..., width:])
+        assert line[..., :width].min() > 0.9 if empty else torch.equal(line, was)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 60))
+@settings(max_examples=10)
+def test_a_line_without_ink_has_nothing_of_its_padding(seed, more):
+    images = torch.randint(0, 200, (3, 1, 24, 50), generator=seeded(seed), dtype=torch.uint8)
+    widths, chosen = torch.tensor([50, 31, 1]), torch.ones(3, dtype=torch.bool)
+    wide = torch.nn.functional.pad(images, (0, more), value=255)
+    found = without_ink(wide, widths, chosen)
+    for number, width in enumerate(widths.tolist()):
+        alone = without_ink(images[number : number + 1, ..., :width], widths[number : number + 1], chosen[:1])
+        assert torch.equal(found[number, ..., :width], alone[0])

@@ -30,6 +30,16 @@ def test_ctc_is_minus_log_of_the_summed_paths():
     assert loss.item() == pytest.approx(-torch.tensor(total).log().item() / 2, rel=1e-5)
 
 
+def test_ctc_of_an_empty_line_is_the_mean_over_its_frames():
+    """So that empty paper weighs as much as a line with text, however wide it is."""
+    logits = torch.randn(2, 9, 6, generator=torch.Generator().manual_seed(0))
+    lengths, blanks = torch.tensor([9, 4]), logits.log_softmax(-1)[..., 0]
+    for number in (0, 1):
+        one = slice(number, number + 1)
+        loss = ctc(logits[one], lengths[one], torch.tensor([[3, 1]]), torch.tensor([0]))
+        assert loss.item() == pytest.approx(-blanks[number, : lengths[number]].mean().item(), rel=1e-5)
+
+
 def test_ctc_of_an_impossible_line_is_zero_not_infinite():
     logits = torch.zeros(1, 2, 4, requires_grad=True)
     loss = ctc(logits, torch.tensor([2]), torch.tensor([[1, 1]]), torch.tensor([2]))

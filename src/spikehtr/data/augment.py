@@ -25,6 +25,7 @@ _NAMES = (
 _BENDS = _NAMES.index("detail")  # so many of them decide where a line's columns come to lie
 _WAVES = 3  # plane waves that add up to the elastic field, for each of its two axes
 _DRAWS = len(_NAMES) + 2 * _WAVES * 3  # a wave has a direction, a length and a phase
+_PEN = 21  # pixels, wider than any stroke
 _STARTS, _ROW = 1 << 19, 8192  # places a window of the noise tape can start at, and how far apart its rows lie
 
 
@@ -39,6 +40,17 @@ def augmented_columns(columns: int, config: AugmentConfig, max_width: int | None
         return columns
     wide = math.ceil(columns * (1 + config.stretch))
     return wide if max_width is None else min(wide, max(max_width, columns))
+
+
+def without_ink(images: Tensor, widths: Tensor, chosen: Tensor) -> Tensor:
+    """Of the chosen lines [B] the paper alone, everywhere as bright as it is at its brightest nearby.
+
+    images [B, C, H, W], bright paper; widths [B]: what lies right of a line is left alone, and brightens nothing.
+    """
+    inside = (torch.arange(images.shape[-1], device=images.device) < widths[:, None])[:, None, None]  # [B, 1, 1, W]
+    across = F.max_pool2d(images.float() * inside, (1, _PEN), 1, (0, _PEN // 2))
+    paper = F.max_pool2d(across, (_PEN, 1), 1, (_PEN // 2, 0))
+    return torch.where(chosen[:, None, None, None] & inside, paper.to(images.dtype), images)
 
 
 def augment(

@@ -12,9 +12,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spikehtr.config import AugmentConfig
-from spikehtr.data.augment import augment
+from spikehtr.data.augment import augment, without_ink
 from spikehtr.data.batching import to_batch
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
@@ -25,6 +26,14 @@ _COLUMN = 960  # pixels: a line that is wider than this is drawn smaller
 _GAP, _TITLE = 0.12, 0.3  # inches between columns, and above each row for its transcript
 _CHARACTER = 0.085  # inches: a generous mean width of the titles' letters
 _MISSING = "\u25a1"  # drawn for a character that the font lacks
+
+
+def _changed(
+    images: Tensor, widths: Tensor, config: AugmentConfig, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    if config.blank > 0:
+        images = without_ink(images, widths, torch.rand(len(images), generator=generator) < config.blank)
+    return augment(images, widths, config, generator)
 
 
 def draw_sheet(
@@ -38,7 +47,7 @@ def draw_sheet(
         raise SpikeHTRError(f"a sheet holds 1 to {MAX_LINES} lines, not {len(lines)}")
     images, widths = to_batch([line for line, _ in lines])
     generator = torch.Generator().manual_seed(seed)
-    columns = [(images, widths)] + [augment(images, widths, config, generator) for _ in range(versions)]
+    columns = [(images, widths)] + [_changed(images, widths, config, generator) for _ in range(versions)]
     height, widest = images.shape[2], max(int(w.max()) for _, w in columns)
     across = min(widest, _COLUMN) / _DPI
     down = height / widest * across  # one scale for every line, so that they compare

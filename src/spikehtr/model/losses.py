@@ -41,7 +41,8 @@ class Losses(NamedTuple):
 
 
 def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor, part: Part | None = None) -> Tensor:
-    """Mean over lines of -log p(target) / target length; a line too short to spell its target counts 0.
+    """Mean over lines of -log p(target) / target length; a line too short to spell its target counts 0. Where there is
+    nothing to spell, every frame has to be blank, and the cost is the mean over them.
 
     logits [B, L, V], lengths [B], targets [B, U] of labels, target_lengths [B] -> scalar
     """
@@ -56,7 +57,7 @@ def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor
             costs = F.ctc_loss(
                 frames, targets, lengths, target_lengths, blank=BLANK, reduction="none", zero_infinity=True
             )
-    costs = costs / target_lengths.clamp(min=1)
+    costs = costs / torch.where(target_lengths > 0, target_lengths, lengths.clamp(min=1))
     return costs.mean() if part is None else (costs * part.own).sum() / part.lines
 
 

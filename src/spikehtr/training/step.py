@@ -15,7 +15,7 @@ from torch import Tensor
 
 from spikehtr import kernels
 from spikehtr.config import Config
-from spikehtr.data.augment import augment, augmented_columns
+from spikehtr.data.augment import augment, augmented_columns, without_ink
 from spikehtr.data.batching import Batch, Indices
 from spikehtr.kernels.ahead import compile_ahead
 from spikehtr.model.lif import set_softness, set_surrogate
@@ -140,7 +140,7 @@ class TrainStep:
 
     def _gradients(self, batch: Batch, reduced: bool, indices: Indices | None = None) -> Tensor:
         """Augmentation, forward, losses, backward, for a batch on the device; the numbers of MEASURED but the last."""
-        batch = views(batch, self.config)
+        batch = emptied(views(batch, self.config), self.config)
         return self._learn(batch, *augmented(batch, self.config), reduced, indices)
 
     def _learn(
@@ -188,6 +188,17 @@ def views(batch: Batch, config: Config) -> Batch:
     """Every line as often as it is read in a step, side by side."""
     times = config.training.readings
     return Batch(*(value.repeat_interleave(times, 0) for value in batch)) if times > 1 else batch
+
+
+def emptied(batch: Batch, config: Config) -> Batch:
+    """Some lines of a batch on the device without their ink and their text: both readings of a line, or none."""
+    share, times = config.data.augment.blank, config.training.readings
+    if share == 0:
+        return batch
+    chosen = torch.rand(len(batch.images) // times, device=batch.images.device) < share
+    chosen = chosen.repeat_interleave(times)
+    lengths = batch.target_lengths.masked_fill(chosen, 0)
+    return batch._replace(images=without_ink(batch.images, batch.widths, chosen), target_lengths=lengths)
 
 
 def augmented(batch: Batch, config: Config) -> tuple[Tensor, Tensor, Tensor]:
