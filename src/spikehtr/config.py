@@ -47,10 +47,10 @@ class Config(Section):
                 "that loss alone trains the head that tells what to merge"
             )
         ceiling = self.training.bypass_anneal
-        if m.encoder.neurons == "read" and (ceiling.until > 0 or self.training.bypass_penalty > 0):
+        if not m.encoder.shortcuts and (ceiling.until > 0 or self.training.bypass_penalty > 0):
             raise ValueError(
                 "training.bypass_anneal and training.bypass_penalty are about membrane shortcuts, and there are none "
-                "with model.encoder.neurons=read: leave them at 0, or set that to all"
+                "with model.encoder.neurons=read, .spikes_first=true or .bypass=false: leave them at 0, or change that"
             )
         if ceiling.until > 0 and ceiling.to > abs(m.encoder.bypass_init):
             raise ValueError(

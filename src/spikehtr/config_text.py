@@ -14,6 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from spikehtr.errors import SpikeHTRError
 
+# The paper's symbols that are no setting's name here.
+_SYMBOLS = {"T": "model.timesteps", "lif.tau": "model.lif.decay", "lif.V_th": "model.lif.threshold"}
+
 
 class ConfigError(SpikeHTRError):
     """A configuration that cannot be used; the message names every problem by its dotted key."""
@@ -50,11 +53,15 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_key(asked: str, keys: Sequence[str], unknown: str | None = None) -> str:
-    """`asked` is what the user wrote, `unknown` the part of it that does not exist (all of it unless given)."""
-    near = did_you_mean(asked, keys)
+def unknown_key(asked: str, keys: Sequence[str], unknown: str | None = None, section: bool = False) -> str:
+    """`asked` is what the user wrote, `unknown` the part of it that does not exist (all of it unless given). What was
+    meant is a setting; with `section`, something that holds settings."""
+    sections = {key.rsplit(".", 1)[0] for key in keys if "." in key}
+    choices = [key for key in keys if (key in sections) == section]
+    symbol = _SYMBOLS.get(asked.removeprefix("model."))
+    near = f"; did you mean {symbol!r}?" if symbol else did_you_mean(asked, choices)
     if not near:  # right name, wrong place: 'timesteps' for 'model.timesteps'
-        tails = {key.rsplit(".", 1)[-1]: key for key in reversed(keys)}
+        tails = {key.rsplit(".", 1)[-1]: key for key in reversed(choices)}
         close = difflib.get_close_matches(asked.rsplit(".", 1)[-1], list(tails), n=1, cutoff=0.6)
         near = f"; did you mean {tails[close[0]]!r}?" if close else ""
     return f"unknown key {unknown or asked!r}{near}"
@@ -66,7 +73,7 @@ def explain(error: ValidationError, keys: Sequence[str], source: str = "") -> st
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            lines.append(unknown_key(key, keys))
+            lines.append(unknown_key(key, keys, section=isinstance(problem.get("input"), Mapping)))
             continue
         given = problem.get("input")
         shown = "" if isinstance(given, Mapping | BaseModel) else f" (found {given!r})"

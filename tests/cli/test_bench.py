@@ -58,6 +58,8 @@ def test_several_presets_at_their_own_widths(tmp_path):
         (["--json", "nowhere/b.json"], "make it first"),
         (["--device", "gpu"], "no device called 'gpu'"),
         (["--rounds", "0"], "--rounds"),
+        (["--cpu", "--device", "cuda", "--width", "64"], "leave out --device, --width"),
+        (["--lines", "2"], "belong to --cpu"),
     ],
 )
 def test_wrong_use_is_explained(args, says, tmp_path):

@@ -62,6 +62,7 @@ def test_nir_writes_two_files_and_checks_every_spike(run, place):
     code, out, err = run("nir", "m.safetensors", "--check", "lines")
     assert (code, err) == (0, "")
     assert "wrote m.nir" in out
+    assert "values of 24 layers of neurons differ" in out
     assert "same text in 2 of 2 lines" in out
     code, out, _ = run("nir", "m.safetensors", "-o", "other.nir", "--width", 64, "--check", "lines", "--json")
     assert code == 0

@@ -91,6 +91,8 @@ def test_calibration_has_no_part_in_it(place, tmp_path):
         (["crnn.safetensors", "-d", "lines"], "no spiking neurons"),
         (["nowhere.safetensors", "-d", "lines"], "no such file"),
         ([], "--counts"),
+        (["--counts", "-o", "out", "-d", "nowhere", "--device", "cuda"], "leave out --data, --output, --device"),
+        (["--counts", "-n", "2", "--pj-byte", "0"], "leave out --lines, --pj-byte"),
     ],
 )
 def test_wrong_use_is_explained(place, args, says):

@@ -1,15 +1,20 @@
 """The NIR file and its manifest, simulated without `model/`: the same spikes in every neuron, the same logits."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from export_help import CHARSET, loaded
+from PIL import Image
 
 from conftest import draw_line
+from spikehtr import Recognizer
+from spikehtr.data.geometry import fit_line
 from spikehtr.errors import SpikeHTRError
+from spikehtr.inference import make_reader
 from spikehtr.model.lif import MultiStepLIF
 
 nir = pytest.importorskip("nir", reason="the extra `export` is not installed")
@@ -116,6 +121,27 @@ def test_the_manifest_names_every_step_and_every_node(variant, tmp_path):
     assert sorted(step["fires"] for step in manifest["steps"] if "fires" in step) == sorted(neurons)
     assert manifest["output"] == manifest["steps"][-1]["name"]
     assert manifest["charset"] == list(CHARSET.characters)
+
+
+def test_the_manifest_says_what_goes_in_and_what_comes_out(tmp_path):
+    model = loaded()
+    config = model.config.with_overrides({"data.straighten": True, "data.max_width": 96})
+    save(model._replace(config=config), tmp_path / "m.nir", width=96)
+    manifest = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
+    assert (manifest["polarity"], manifest["range"]) == ("dark ink on bright paper", [0.0, 1.0])
+    assert (manifest["straighten"], manifest["max_width"], manifest["height"]) == (True, 96, 32)
+    assert manifest["blank"] == 0
+    for key in ("straighten", "height", "max_width"):
+        assert f"`{key}`" in manifest["input"]
+    # What these keys tell is enough for the model's text.
+    page = Image.fromarray(draw_line("a spiking pen", height=40))
+    pixels = fit_line(page, manifest["height"], manifest["max_width"], manifest["straighten"])
+    assert pixels.shape[1] % manifest["stride"] == 0
+    labels = Simulation(tmp_path / "m.nir")(torch.from_numpy(pixels.copy())[None].double() / 255)[0].argmax(1).tolist()
+    text = "".join(manifest["charset"][b - 1] for a, b in pairwise([0, *labels]) if b and a != b)
+    reader = Recognizer(model.net, config, CHARSET, reader=make_reader(model.net, "fp64"))
+    assert text
+    assert text == reader.transcribe(page).text
 
 
 def test_neurons_are_nir_s_with_the_stated_time_step(tmp_path):

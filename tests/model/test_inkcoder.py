@@ -8,6 +8,7 @@ from conftest import draw_line, real_lines
 from spikehtr.config import InkCoderConfig
 from spikehtr.data.batching import to_batch
 from spikehtr.data.geometry import fit_line
+from spikehtr.errors import SpikeHTRError
 from spikehtr.model.inkcoder import InkCoder, box_blur, extend, quantiles, sobel, to_gray
 
 
@@ -118,3 +119,11 @@ def test_a_blank_page_stays_finite():
     for level in (0.0, 1.0):
         gates = InkCoder(InkCoderConfig(), 2)(torch.full((1, 1, 64, 20), level), torch.tensor([20]))
         assert torch.isfinite(gates).all()
+
+
+@pytest.mark.parametrize(("images", "widths"), [((2, 3, 32, 64), 2), ((2, 1, 32, 64), 3), ((2, 32, 64), 2)])
+def test_other_than_gray_lines_and_their_widths_is_told(images, widths):
+    with pytest.raises(SpikeHTRError, match="InkCoder takes gray lines"):
+        InkCoder(InkCoderConfig(), 2)(torch.rand(images), torch.full((widths,), 64))
+    with pytest.raises(SpikeHTRError, match="timesteps must be 1 or more"):
+        InkCoder(InkCoderConfig(), 0)

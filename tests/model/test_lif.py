@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from conftest import micro
 from spikehtr.config import LIFConfig
+from spikehtr.errors import SpikeHTRError
 from spikehtr.model.lif import MultiStepLIF, expected_firing, lif, spike
 from spikehtr.model.recognizer import SpikeHTR
 
@@ -260,3 +261,12 @@ def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(fir
                 p -= p.grad
     assert expected_firing(net) < expected
     assert expected_firing(SpikeHTR(micro(neuron="gelu").model, 9)) == 0
+
+
+def test_wrong_use_is_told():
+    with pytest.raises(SpikeHTRError, match="burst must be 1 or more, not 0"):
+        MultiStepLIF(LIFConfig(), burst=0)
+    with pytest.raises(SpikeHTRError, match="atan or sigmoid, not 'nope'"):
+        spike(torch.zeros(2), "nope")
+    with pytest.raises(SpikeHTRError, match="at least one step"):
+        MultiStepLIF(LIFConfig())(torch.zeros(0, 3))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spikehtr.config import ReducerConfig
+from spikehtr.errors import SpikeHTRError
 from spikehtr.model.reducer import CTCLengthReducer, ctc_min_length
 
 MODES = ["keep-and-merge", "none", "prune-only", "merge-only"]
@@ -229,3 +230,21 @@ def test_on_a_gpu_the_host_waits_for_one_copy_at_most(mode, training):
     assert torch.equal(expected.spans, found.spans[:, :size].cpu())
     assert torch.equal(expected.lengths, found.lengths.cpu())
     assert torch.equal(expected.kept, found.kept.cpu())
+
+
+@pytest.mark.parametrize(
+    ("tokens", "lengths", "preview", "says"),
+    [
+        ((1, 1, 20, 2), [20], (1, 10, 5), "tokens must be"),
+        ((2, 20, 2), [20], (1, 20, 5), "tokens must be"),
+        ((20, 2), [20], (1, 20, 5), "tokens must be"),
+        ((1, 20, 2), [20, 3], (1, 20, 5), r"lengths must be \[1\]"),
+        ((1, 20, 2), [20.0], (1, 20, 5), "whole numbers"),
+        ((0, 20, 2), [], (0, 20, 5), "lengths must be"),
+        ((1, 20, 2), [21], (1, 20, 5), r"lie in 1\.\.20, found 21"),
+        ((1, 20, 2), [-1], (1, 20, 5), r"lie in 1\.\.20, found -1"),
+    ],
+)
+def test_what_does_not_belong_together_is_told(tokens, lengths, preview, says):
+    with pytest.raises(SpikeHTRError, match=says):
+        CTCLengthReducer()(torch.rand(tokens), torch.tensor(lengths), torch.rand(preview))

@@ -11,6 +11,7 @@ from conftest import micro
 from spikehtr import Config, SpikeHTR
 from spikehtr.profiling.counts import build, component, count, counted_layers, eligible_share, is_spikes
 from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
+from spikehtr.profiling.recording import measure_canvas
 
 TIERS = [("tiny", 8.5), ("small", 18.6), ("medium", 39.9), ("base", 76.66), ("swift", 5.1), ("fine", 8.5)]
 
@@ -43,6 +44,14 @@ def test_work_grows_with_the_tokens(overrides):
     assert (short.tokens_in, short.tokens_mixed) == (16, 11)
     assert (long.tokens_in, long.tokens_mixed) == (128, 87)
     assert widened(short, 128, 87) == long.layers
+
+
+@pytest.mark.parametrize("timesteps", [1, 3])
+def test_neurons_are_those_that_the_profiler_watches(timesteps):
+    config = micro(timesteps=timesteps)
+    watched = measure_canvas(build(config.model, 80), 64, 1.0).firing
+    expected = {name: sum(row.neurons for row in watched if row.group == name) for name in (ENCODER, MIXER)}
+    assert count(config, width=64, ratio=1.0).neurons == expected
 
 
 def test_base_meets_the_papers_figures():

@@ -5,6 +5,7 @@ import torch
 
 from conftest import micro
 from spikehtr.profiling.counts import build
+from spikehtr.profiling.diagnosis_page import distribution_table
 from spikehtr.profiling.extent import watched
 from spikehtr.profiling.firing import Firing, by_stage, distribution, global_rate, recorded_firing, shares
 from spikehtr.profiling.names import ENCODER, MIXER, spiking_modules
@@ -46,8 +47,9 @@ def test_padding_is_not_counted(variant):
         ), name
 
 
-def test_rates_are_those_of_the_recorded_tensors():
-    net = build(micro().model, 9)
+@pytest.mark.parametrize("burst", [1, 8])
+def test_rates_are_those_of_the_recorded_tensors(burst):
+    net = build(micro(encoder__pw1_burst=burst, mixer__burst=burst).model, 9)
     seen = {}
     for name, module in spiking_modules(net).items():
         module.register_forward_hook(lambda _, __, fired, name=name: seen.__setitem__(name, fired))
@@ -59,8 +61,11 @@ def test_rates_are_those_of_the_recorded_tensors():
             float(fired.double().mean()), abs=1e-12
         )  # one line, a multiple of 4: no padding
         assert row.spikes == fired.flatten(1).sum(1).int().tolist()
+        assert row.active == fired.flatten(1).count_nonzero(1).tolist()
         assert row.neurons == fired[0].numel()
     assert int(out.lengths[0]) * 32 == record.firing["Seq-0-LA-OUT"].neurons
+    counted_once = sum(sum(row.active) for row in record.firing.values())
+    assert (counted_once < sum(sum(row.spikes) for row in record.firing.values())) is (burst > 1)
 
 
 def test_watching_changes_nothing_and_leaves_nothing():
@@ -94,6 +99,11 @@ def test_the_tables():
     found = distribution(rows)
     assert (found["modules"], found["min"], found["median"], found["max"]) == (3, 0.01, 0.04, 0.5)
     assert found["mean"] == pytest.approx(0.55 / 3)
+    bursts = [Firing("Enc-S1-CONV", 1000, [30, 50], [20, 20])]
+    assert distribution(bursts, active=True)["mean"] == 0.02
+    assert [row[0] for row in distribution_table(bursts)[1]] == ["ours", "ours, a burst counted once", "paper"]
+    single = [Firing("Enc-S1-CONV", 1000, [30, 50], [30, 50])]
+    assert [row[0] for row in distribution_table(single)[1]] == ["ours", "paper"]
     stages = {part["group"]: part for part in by_stage(rows)}
     assert list(stages) == [ENCODER, "stage 1", "stage 2", MIXER]
     assert stages[ENCODER]["share"] == pytest.approx(0.9)

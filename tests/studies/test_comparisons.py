@@ -27,6 +27,13 @@ def test_verdicts(interval, published, verdict):
     assert judge(interval, published) == verdict
 
 
+def test_a_difference_is_real_where_its_p_value_says_so_too():
+    few = (-133.0, -1.7)  # of three lines
+    assert judge(few, [0.8], 0.25) == judge(few, [], 0.25) == "Within noise"
+    assert judge(few, [0.0], 0.25) == "Agrees: no difference shown, as in the paper"
+    assert judge(few, [0.8], 0.05) == judge(few, [0.8], None) == "Contradicted"
+
+
 def test_numbers_as_the_paper_prints_them():
     assert (number("4.31/16.42", "cer"), number("4.31/16.42", "wer")) == (4.31, 16.42)
     assert (number("3.489", "cer"), number("3.489", "wer"), number("--", "cer")) == (3.489, None, None)

@@ -97,7 +97,7 @@ HEAD = "title: A\npreset: tiny\npaper: {table: t, caption: c, columns: [IAM], ra
         (HEAD + "variants: [{name: a, label: A}, {name: a, label: B}]", "two variants have one name"),
         (HEAD + "variants: [{name: a, label: A, paper: ['1', '2']}]", "2 published values for 1 columns"),
         (HEAD + "reference: b\nvariants: [{name: a, label: A}]", "no variant is called b"),
-        (HEAD.replace("preset: tiny", "set: {}") + "variants: [{name: a, label: A}]", "a: no preset"),
+        (HEAD + "variants: []", "mine.yaml: variants: there are none; list one at least"),
         ("[", "not valid YAML"),
     ],
 )
@@ -108,6 +108,18 @@ def test_mistakes_in_an_overlay_are_named(text, says, tmp_path):
         load_study(str(path))
     with pytest.raises(SpikeHTRError, match=r"nowhere\.yaml"):
         load_study("nowhere.yaml")
+
+
+def test_a_preset_may_be_named_by_the_user_alone(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("title: A\nvariants: [{name: a, label: A}, {name: b, label: B, preset: kraken}]")
+    study = load_study(str(path))
+    a, b = study.variants
+    assert study.left_out(a) == ""
+    assert [study.config(v, "tiny").model.arch for v in (a, b)] == ["spike-htr", "kraken"]
+    assert study.config(a, "tiny").model.dim == 384
+    with pytest.raises(SpikeHTRError, match="mine: variant a has no preset: give one by --preset"):
+        study.config(a)
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)

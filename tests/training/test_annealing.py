@@ -52,10 +52,11 @@ def test_a_ceiling_above_its_start_is_refused():
 
 
 @pytest.mark.parametrize("aim", [{"bypass_anneal": {"until": 0.5, "to": 0.01}}, {"bypass_penalty": 0.1}])
-def test_what_is_asked_of_shortcuts_that_are_not_there_is_refused(aim):
+@pytest.mark.parametrize("without", [{"neurons": "read"}, {"spikes_first": True}, {"bypass": False}])
+def test_what_is_asked_of_shortcuts_that_are_not_there_is_refused(aim, without):
     asked = Config().with_overrides({f"training.{key}": value for key, value in aim.items()})
     with pytest.raises(ConfigError, match=r"none with model.encoder.neurons=read"):
-        asked.with_overrides({"model.encoder.neurons": "read"})
+        asked.with_overrides({f"model.encoder.{key}": value for key, value in without.items()})
 
 
 def test_alphas_are_held_from_both_sides():

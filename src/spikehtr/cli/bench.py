@@ -20,12 +20,19 @@ def bench(
     presets: Annotated[
         Optional[list[str]],
         typer.Option(
-            "--preset", "--presets", "-p", help="Tiers and baselines: tiny,base,htr-vt. Repeatable; tiny by default."
+            "--preset",
+            "--presets",
+            "-p",
+            help="Tiers and baselines: tiny,base,htr-vt. Repeatable; tiny by default, with --cpu swift.",
         ),
     ] = None,
     timesteps: Annotated[
         Optional[list[str]],
-        typer.Option("--timesteps", "-T", help="Numbers of timesteps: 1,2 by default. Repeatable; not for baselines."),
+        typer.Option(
+            "--timesteps",
+            "-T",
+            help="Numbers of timesteps: 1,2 by default, with --cpu 1. Repeatable; not for baselines.",
+        ),
     ] = None,
     overrides: Overrides = None,
     batch_size: Annotated[
@@ -71,12 +78,23 @@ def bench(
 
     --cpu times `Recognizer.transcribe` on real lines, one at a time and 16 at a time, in every way this machine has:
     the engine all dense, with lists of spikes where they pay, in bf16, and (--reference) plain PyTorch; then lists the
-    engine's layers with the share of inputs that fire.
+    engine's layers with the spikes an input of each, a burst counting as so many.
     """
     if cpu:
+        steps = {
+            "--device": device not in ("auto", "cpu"),
+            "--batch-size": batch_size,
+            "--width": width,
+            "--no-train": not train,
+            "--no-inference": not inference,
+            "--graphs": graphs != "one",
+            "--profile": profile,
+        }
+        if given := [name for name, value in steps.items() if value]:
+            raise SpikeHTRError(f"--cpu times whole calls on the CPU: leave out {', '.join(given)}")
         return _bench_cpu(presets, models, timesteps, overrides, data, lines, rounds, reference, output)
-    if models or data:
-        raise SpikeHTRError("--model and --data belong to --cpu")
+    if models or data or lines != 32:
+        raise SpikeHTRError("--model, --data and --lines belong to --cpu")
     if not (train or inference):
         raise SpikeHTRError("nothing to time: leave out --no-train or --no-inference")
     if output:

@@ -177,7 +177,7 @@ def nir(
         result["check"] = {"data": check, "split": split} | found
         told.append(
             f"check on {check} ({split}), float64: {found['different']} of {found['values']} values of "
-            f"{found['neurons']} neurons differ, {found['spikes']} are spikes; "
+            f"{found['neurons']} layers of neurons differ ({found['spikes']} of the values are spikes); "
             f"same text in {found['same_text']} of {found['lines']} lines"
         )
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))

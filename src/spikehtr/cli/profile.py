@@ -89,6 +89,17 @@ def profile(
         return
     if not counts:
         raise SpikeHTRError("say what to profile: a MODEL with --data, or --counts for a configuration")
+    reading = {
+        "--data": data,
+        "--lines": lines != 512,
+        "--split": split != "test",
+        "--output": output,
+        "--batch-size": batch_size != 8,
+        "--device": device != "auto",
+        "--pj-byte": pj_byte is not None,
+    }
+    if given := [name for name, value in reading.items() if value]:
+        raise SpikeHTRError(f"--counts reads no line: leave out {', '.join(given)}, or name a MODEL instead")
     resolved = resolve(preset, file, overrides)
     if resolved.model.arch != "spike-htr":
         from spikehtr.profiling.baseline_counts import count_baseline
@@ -214,6 +225,7 @@ def _print(c: Counts, title: str) -> None:
     table.add_row("mixer's share of them", f"{c.mixer_share:.1%}")
     for name, number in c.lif_modules.items():
         table.add_row(f"LIF modules, {name}", str(number))
+        table.add_row(f"neurons, {name}", f"{c.neurons[name]:.3e}")
     table.add_section()
     for name, macs in c.macs.items():
         table.add_row(f"MACs, {name}", f"{macs:.3e}")

@@ -25,6 +25,7 @@ from spikehtr.export.simulate import FORMAT, OPERATIONS
 from spikehtr.export.tracing import need
 from spikehtr.files import whole_file
 from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.text import BLANK
 from spikehtr.version import __version__
 from spikehtr.weights import Loaded
 
@@ -45,6 +46,17 @@ _LAYOUT = (
     "the last axis by itself; one whose input is [C, L] takes tokens turned to [d, L], with zeros behind the last one. "
     "Neurons keep their membrane from step to step, one for every value; all other parts have no state. A "
     "one-channel line goes to all `channels` of the image."
+)
+_INPUT = (
+    "A line, upright and grey (0.299 red + 0.587 green + 0.114 blue), made level first where `straighten` is true, is "
+    "scaled to `height` pixels with its aspect kept (bicubic). One that is then wider than `max_width` is scaled down "
+    "to that and stands in the middle of the `height` rows, the rest filled with its median. Last columns that are no "
+    "whole token are cut off. The image is the grey level / 255, neither inverted nor normalised. "
+    "spikehtr.data.geometry.fit_line(image, height, max_width, straighten) does all but the cut and the division."
+)
+_LABELS = (
+    "The output is logits [L, labels]. Label 0 is the CTC blank, label i is charset[i - 1]. Greedy text: the best "
+    "label of each of the L frames, repeated ones once, blanks left out."
 )
 
 Shape = tuple[int, ...]
@@ -145,11 +157,18 @@ def save(loaded: Loaded, path: str | os.PathLike[str], width: int | None = None)
         "height": c.height,
         "width": width,
         "stride": net.stride,
+        "input": _INPUT,
+        "range": [0.0, 1.0],
+        "polarity": "dark ink on bright paper",
+        "max_width": loaded.config.data.max_width,
+        "straighten": loaded.config.data.straighten,
         "timesteps": c.timesteps,
         "dt": DT,
         "layout": _LAYOUT,
         "neuron": _NEURON,
         "operations": {name: OPERATIONS[name].__doc__ for name in sorted(used)},
+        "labels": _LABELS,
+        "blank": BLANK,
         "charset": list(loaded.charset.characters),
         "output": plan.steps[-1]["name"],
         "notes": loaded.notes,

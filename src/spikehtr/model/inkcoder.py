@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from spikehtr import kernels
 from spikehtr.config import InkCoderConfig
+from spikehtr.errors import SpikeHTRError
 from spikehtr.model.masking import column_mask, wide
 
 _EPS = 1e-6
@@ -100,11 +101,16 @@ class InkCoder(nn.Module):
 
     def __init__(self, config: InkCoderConfig, timesteps: int) -> None:
         super().__init__()
+        if timesteps < 1:
+            raise SpikeHTRError(f"timesteps must be 1 or more, not {timesteps}")
         self.config, self.timesteps = config, timesteps
         self.s_alpha = nn.Parameter(torch.ones(()))
         self.b_alpha = nn.Parameter(torch.zeros(()))
 
     def forward(self, gray: Tensor, widths: Tensor) -> Tensor:
+        if gray.dim() != 4 or gray.shape[1] != 1 or widths.shape != gray.shape[:1]:
+            shapes = f"{list(gray.shape)} and {list(widths.shape)}"
+            raise SpikeHTRError(f"InkCoder takes gray lines [B, 1, H, W] and their widths [B], not {shapes}")
         if kernels.fast(gray):
             from spikehtr.kernels.evidence import evidence
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from spikehtr import kernels
 from spikehtr.config import LIFConfig, ModelConfig
+from spikehtr.errors import SpikeHTRError
 from spikehtr.model.masking import wide
 
 
@@ -73,12 +74,16 @@ def spike(
 ) -> Tensor:
     """1 where `excess` (membrane minus threshold) is not negative, else 0; same shape. `softness` 1: wholly soft.
     `burst`: 2 where it is `apart` or more, 3 from twice that on, and so on to `burst`."""
+    if surrogate not in ("atan", "sigmoid"):
+        raise SpikeHTRError(f"surrogate must be atan or sigmoid, not {surrogate!r}")
     out: Tensor = _Spike.apply(excess, surrogate, alpha, softness, burst, apart)  # type: ignore[no-untyped-call]
     return out
 
 
 def lif(drive: Tensor, config: LIFConfig, softness: float = 0.0, burst: int = 1) -> Tensor:
     """Spikes [T, ...] of an input current [T, ...], in its dtype; the membrane is kept in at least fp32."""
+    if drive.dim() == 0 or len(drive) == 0:
+        raise SpikeHTRError(f"an input current is [T, ...] with at least one step, not {list(drive.shape)}")
     currents = wide(drive)
     membrane = fired = torch.zeros_like(currents[0])
     steps = []
@@ -98,6 +103,8 @@ class MultiStepLIF(nn.Module):
 
     def __init__(self, config: LIFConfig, burst: int = 1) -> None:
         super().__init__()
+        if burst < 1:
+            raise SpikeHTRError(f"burst must be 1 or more, not {burst}: a neuron fires so often in a step at the most")
         self.config, self.burst = config, burst
 
     def forward(self, drive: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.config import ReducerConfig
+from spikehtr.errors import SpikeHTRError
 from spikehtr.model.masking import valid_mask, wide
 from spikehtr.text import BLANK
 
@@ -61,6 +62,21 @@ def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:
     return target_lengths + repeats.sum(1)
 
 
+def _check(tokens: Tensor, lengths: Tensor, preview: Tensor) -> None:
+    if torch.compiler.is_compiling():  # a traced graph cannot hold it
+        return
+    if preview.dim() != 3 or tokens.dim() not in (3, 4) or tokens.shape[-3:-1] != preview.shape[:2]:
+        shapes = f"{list(tokens.shape)} and {list(preview.shape)}"
+        raise SpikeHTRError(f"tokens must be [T, B, L, d] or [B, L, d] and preview logits [B, L, V], not {shapes}")
+    batch, size = preview.shape[:2]
+    if batch == 0 or lengths.shape != (batch,) or lengths.is_floating_point():
+        raise SpikeHTRError(
+            f"lengths must be [{max(batch, 1)}] whole numbers, not {list(lengths.shape)} {lengths.dtype}"
+        )
+    if lengths.device.type == "cpu" and (lengths.min() < 1 or lengths.max() > size):  # a GPU would make the host wait
+        raise SpikeHTRError(f"lengths must lie in 1..{size}, found {int(lengths.min())}..{int(lengths.max())}")
+
+
 class CTCLengthReducer(nn.Module):
     """tokens [T, B, L0, d] (or [B, L0, d]), lengths [B], preview logits [B, L0, V] -> Reduction.
 
@@ -84,6 +100,7 @@ class CTCLengthReducer(nn.Module):
         full: bool = False,
     ) -> Reduction:
         c = self.config
+        _check(tokens, lengths, preview)
         with nullcontext() if c.preview_gradient else torch.no_grad():
             log_pi = wide(preview).log_softmax(-1)  # [B, L0, V]
             p_blank = log_pi[..., BLANK].exp()  # [B, L0]

@@ -90,6 +90,25 @@ def counted_layers(net: nn.Module) -> Iterator[dict[str, LayerCount]]:
         yield table
 
 
+@contextmanager
+def counted_neurons(net: SpikeHTR) -> Iterator[Counter[str]]:
+    """While open, a forward pass of one line adds the neurons it meets to the yielded table, by group."""
+    table = Counter[str]()
+
+    def watch(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        def hook(_: nn.Module, __: Any, fired: Tensor) -> None:
+            table[group(name)] += fired[0].numel()
+
+        return hook
+
+    handles = [module.register_forward_hook(watch(name)) for name, module in spiking_modules(net).items()]
+    try:
+        yield table
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 @dataclass(frozen=True)
 class Counts:
     """The figures of the paper's Tables 8 and 18 for one configuration and one line."""
@@ -100,6 +119,7 @@ class Counts:
     macs: dict[str, int]  # by component
     stem_macs: int
     lif_modules: dict[str, int]  # by group
+    neurons: dict[str, int]  # by group; each is run at every timestep
     eligible_share: float
     eligible_share_no_bypass: float
     timesteps: int
@@ -118,8 +138,9 @@ def count(config: Config, vocab_size: int = 80, width: int = 512, ratio: float |
     if ratio is None:
         ratio = 1.0 if config.model.reducer.mode == "none" else PAPER_RATIO
     net = build(config.model, vocab_size)
-    layers, tokens_in, tokens_mixed = run(net, width, ratio)
-    pure_model = config.with_overrides({"model.encoder.bypass": False}).model
+    with counted_neurons(net) as neurons:
+        layers, tokens_in, tokens_mixed = run(net, width, ratio)
+    pure_model = config.model.model_copy(update={"encoder": config.model.encoder.model_copy(update={"bypass": False})})
     pure = layers if pure_model == config.model else run(build(pure_model, vocab_size), width, ratio)[0]
     macs: Counter[str] = Counter()
     for row in layers:
@@ -132,6 +153,7 @@ def count(config: Config, vocab_size: int = 80, width: int = 512, ratio: float |
         macs=dict(macs),
         stem_macs=macs["stem"],
         lif_modules=dict(Counter(group(name) for name in spiking_modules(net))),
+        neurons=dict(neurons),
         eligible_share=eligible_share(layers),
         eligible_share_no_bypass=eligible_share(pure),
         timesteps=config.model.timesteps,

@@ -39,7 +39,7 @@ def show(report: CPUReport, layers: bool = True) -> None:
 
 def _show_layers(console: Console, name: str, costs: list[LayerCost]) -> None:
     table = Table(title=f"{name}: layers, ms a line, the making of their input included")
-    for head in ("layer", "inputs x outputs", "density", "dense", "tiles", "events", "choice"):
+    for head in ("layer", "inputs x outputs", "spikes/input", "dense", "tiles", "events", "choice"):
         table.add_column(head, justify="left" if head in ("layer", "choice") else "right")
 
     def shown(value: float | None, form: str = ".3f") -> str:
@@ -47,7 +47,7 @@ def _show_layers(console: Console, name: str, costs: list[LayerCost]) -> None:
 
     for cost in costs:
         size = f"{cost.inputs} x {cost.outputs}"
-        figures = shown(cost.density, ".2%"), shown(cost.dense), shown(cost.tiles), shown(cost.events)
+        figures = shown(cost.density, ".3f"), shown(cost.dense), shown(cost.tiles), shown(cost.events)
         table.add_row(cost.layer, size, *figures, cost.choice)
     dense, chosen = sum(c.dense for c in costs), sum(_chosen(c) for c in costs)
     table.add_section()

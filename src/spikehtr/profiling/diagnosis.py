@@ -50,10 +50,11 @@ class Diagnosis:
         return self.about | {
             "firing": {
                 "distribution": distribution(firing),
+                "active": distribution(firing, active=True),
                 "stages": by_stage(firing),
                 "global_rate": global_rate(firing),
                 "modules": [
-                    {"name": row.name, "rate": row.rate, "share": share, "neurons": row.neurons, "spikes": row.spikes}
+                    asdict(row) | {"rate": row.rate, "active_share": row.active_share, "share": share}
                     for row, share in zip(firing, shares(firing), strict=True)
                 ],
             },
@@ -85,6 +86,9 @@ def diagnose(
 
     measured = measure(net, lines, batch_size, workers, ahead)
     rows = [hybrid("Default", measured.ledger, f"as trained, CER {_cer_text(measured.predictions)}")]
+    strict = hybrid("Default, binary only", measured.ledger, "sums and bursts of spikes are dense", binary=True)
+    if strict.eligible_share != rows[0].eligible_share:
+        rows.append(strict)
     done += len(lines)
     if net.config.encoder.shortcuts:
         pure = measure(with_changes(net, _BYPASS), lines, batch_size, workers, ahead)

@@ -2,7 +2,8 @@
 
     r_m = S_m / (T N_m)        s_m = S_m / sum_j S_j
 
-S_m counts the spikes of layer m over all timesteps and lines, N_m its neurons: valid columns and tokens, no padding.
+S_m counts the spikes of layer m over all timesteps and lines, N_m its neurons: valid columns and tokens, no padding. A
+burst is so many spikes; `active` counts it once.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Firing:
     name: str  # the paper's
     neurons: int = 0  # N_m, summed over lines
     spikes: list[int] = field(default_factory=list)  # of each timestep
+    active: list[int] = field(default_factory=list)  # neurons that fired, once or more often, at each timestep
 
     @property
     def group(self) -> str:
@@ -36,6 +38,11 @@ class Firing:
     @property
     def rate(self) -> float:
         return sum(self.spikes) / max(1, self.neurons * len(self.spikes))
+
+    @property
+    def active_share(self) -> float:
+        """The rate, with bursts counted once."""
+        return sum(self.active) / max(1, self.neurons * len(self.active))
 
 
 @contextmanager
@@ -59,18 +66,18 @@ def recorded_firing(net: SpikeHTR, extent: Extent) -> Iterator[dict[str, Firing]
 
 def _add(row: Firing, fired: Tensor, extent: Extent) -> None:
     """fired [T, B, C, H, W] of the encoder, or [T, B, L, d] of the mixer."""
-    if fired.dim() == 5:
-        own = extent.columns(fired.shape[-1])
-        by_place = fired.sum((2, 3))  # [T, B, W]; fewer than 2^24 terms, so exact
-        each = fired.shape[2] * fired.shape[3]
-    else:
-        own = extent.tokens
-        by_place = fired.sum(3)  # [T, B, L]
-        each = fired.shape[3]
-    inside = valid_mask(own, by_place.shape[-1])  # [B, places]
-    counts = [int(n) for n in (by_place.double() * inside).sum((1, 2)).tolist()]
-    row.spikes = [before + now for before, now in zip(row.spikes or [0] * len(counts), counts, strict=True)]
-    row.neurons += int(own.sum()) * each
+    encoder = fired.dim() == 5
+    own = extent.columns(fired.shape[-1]) if encoder else extent.tokens
+    inside = valid_mask(own, fired.shape[-1 if encoder else 2])  # [B, places]
+
+    def added(before: list[int], values: Tensor) -> list[int]:
+        by_place = values.sum((2, 3) if encoder else 3)  # [T, B, places]; fewer than 2^24 terms, so exact
+        counts = [int(n) for n in (by_place.double() * inside).sum((1, 2)).tolist()]
+        return [old + now for old, now in zip(before or [0] * len(counts), counts, strict=True)]
+
+    row.spikes = added(row.spikes, fired)
+    row.active = added(row.active, fired > 0)
+    row.neurons += int(own.sum()) * (fired.shape[2] * fired.shape[3] if encoder else fired.shape[3])
 
 
 def shares(rows: Sequence[Firing]) -> list[float]:
@@ -84,9 +91,12 @@ def global_rate(rows: Sequence[Firing]) -> float:
     return sum(sum(row.spikes) for row in rows) / max(1, sum(row.neurons * len(row.spikes) for row in rows))
 
 
-def distribution(rows: Sequence[Firing]) -> dict[str, float]:
-    """How the layers' rates are spread (tab:snn_sparsity_stats); each layer counts once, whatever its size."""
-    rates = np.array([row.rate for row in rows])
+def distribution(rows: Sequence[Firing], active: bool = False) -> dict[str, float]:
+    """How the layers' rates are spread (tab:snn_sparsity_stats); each layer counts once, whatever its size.
+
+    `active`: the shares of neurons that fire, instead.
+    """
+    rates = np.array([row.active_share if active else row.rate for row in rows])
     return {
         "modules": len(rates),
         "mean": float(rates.mean()),

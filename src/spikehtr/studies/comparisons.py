@@ -115,7 +115,7 @@ def _ordering(
     published: list[float],
 ) -> Ordering:
     bounds = None if interval is None else (100 * interval[0], 100 * interval[1])
-    verdict = judge(bounds, published)
+    verdict = judge(bounds, published, p_value)
     return Ordering(
         a.variant.label, b.variant.label, metric, split, 100 * difference, bounds, p_value, published, verdict
     )
@@ -140,11 +140,12 @@ def number(cell: str, metric: Metric) -> float | None:
         return None
 
 
-def judge(interval: tuple[float, float] | None, published: Sequence[float]) -> str:
-    """What our difference says about the paper's ordering."""
+def judge(interval: tuple[float, float] | None, published: Sequence[float], p_value: float | None = None) -> str:
+    """What our difference says about the paper's ordering. Interval and p-value, where there is one, must agree that it
+    is real: on a handful of lines a bootstrap's interval is too narrow."""
     if interval is None:
         return "No interval is possible, so nothing can be said"
-    sure = not interval[0] <= 0 <= interval[1]
+    sure = not interval[0] <= 0 <= interval[1] and (p_value is None or p_value <= 0.05)
     ours = 1 if sure and interval[0] > 0 else -1 if sure else 0
     signs = {(d > 0) - (d < 0) for d in published} - {0}
     if not published:

@@ -61,7 +61,7 @@ class Pair(Part):
 class Study(Part):
     name: str
     title: str
-    preset: str | None = None  # of variants that name none
+    preset: str | None = None  # of variants that name none, unless the user names another
     set: dict[str, Any] = {}  # for every variant
     paper: Paper = Paper()
     metrics: tuple[Metric, ...] = ("cer",)
@@ -75,6 +75,8 @@ class Study(Part):
     @model_validator(mode="after")
     def _check(self) -> Self:
         names = [v.name for v in self.variants]
+        if not names:
+            raise ValueError("variants: there are none; list one at least, as {name: a, label: A, set: {}}")
         if len(set(names)) != len(names):
             raise ValueError("two variants have one name")
         named = {name for pair in self.compare for name in pair} | {self.reference or names[0]}
@@ -84,8 +86,6 @@ class Study(Part):
         for v in self.variants:
             if v.paper and len(v.paper) != len(self.paper.columns):
                 raise ValueError(f"{v.name}: {len(v.paper)} published values for {len(self.paper.columns)} columns")
-            if not v.why and not (v.preset or self.preset or self.takes_model):
-                raise ValueError(f"{v.name}: no preset")
             if self.axis and v.at is None:
                 raise ValueError(f"{v.name}: no place (at) on the axis")
         return self
@@ -115,7 +115,7 @@ class Study(Part):
         if variant.why:
             return f"not reproduced: {variant.why}"
         preset = variant.preset or self.preset
-        if preset not in PRESETS and not self.takes_model:
+        if preset and preset not in PRESETS and not self.takes_model:
             return f"not run: there is no preset called {preset}"
         if only and variant.name not in only:
             return "not run: not asked for"
@@ -134,9 +134,14 @@ class Study(Part):
     ) -> Config:
         """Preset (or the settings of the user's model), then what the study, the user and the variant set, in this
         order: the variant has the last word."""
-        if preset and variant.preset:
+        if preset and all(v.preset or v.why for v in self.variants):
             raise SpikeHTRError(f"the variants of {self.name} have presets of their own: leave --preset out")
-        config = model or Config.preset(preset or variant.preset or self.preset or "base")
+        named = variant.preset or preset or self.preset
+        if not (named or self.takes_model):
+            raise SpikeHTRError(
+                f"{self.name}: variant {variant.name} has no preset: give one by --preset, or as `preset:` in the file"
+            )
+        config = model or Config.preset(named or "base")
         config = config.with_overrides(self.set).with_overrides(overrides).with_overrides(variant.set)
         changes: dict[str, Any] = {"training.seed": config.training.seed + seed}
         if epochs is not None:
@@ -161,4 +166,5 @@ def load_study(name: str) -> Study:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise SpikeHTRError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None
+        said = first["msg"].removeprefix("Value error, ")
+        raise SpikeHTRError(f"{path}: {where + ': ' if where else ''}{said}") from None
