@@ -72,7 +72,7 @@ def test_layout_overrides_the_blocks():
         ("model.T=1", "unknown key 'model.T'; did you mean 'model.timesteps'"),
         ("model.lif.tau=2", "did you mean 'model.lif.decay'"),
         ("model.lif.V_th=2", "did you mean 'model.lif.threshold'"),
-        ("model.redcuer=none", "did you mean 'model.reducer[.]"),
+        ("model.redcuer=none", "did you mean 'model.reducer'"),
         ("model.reducer=none", "is a section"),
         ("model.reducer.mode=keep", "'keep-and-merge'"),
         ("model.timesteps=5", "above max_timesteps"),

@@ -53,15 +53,16 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_key(asked: str, keys: Sequence[str], unknown: str | None = None, section: bool = False) -> str:
+def unknown_key(asked: str, keys: Sequence[str], unknown: str | None = None) -> str:
     """`asked` is what the user wrote, `unknown` the part of it that does not exist (all of it unless given). What was
-    meant is a setting; with `section`, something that holds settings."""
+    meant is a setting, or a section as deep as what was written."""
     sections = {key.rsplit(".", 1)[0] for key in keys if "." in key}
-    choices = [key for key in keys if (key in sections) == section]
-    symbol = _SYMBOLS.get(asked.removeprefix("model."))
-    near = f"; did you mean {symbol!r}?" if symbol else did_you_mean(asked, choices)
-    if not near:  # right name, wrong place: 'timesteps' for 'model.timesteps'
-        tails = {key.rsplit(".", 1)[-1]: key for key in reversed(choices)}
+    choices = [key for key in keys if key not in sections or key.count(".") == asked.count(".")]
+    tails = {key.rsplit(".", 1)[-1]: key for key in reversed(keys)}
+    # A symbol; or the right name in no place: 'encoder' for 'model.encoder'.
+    meant = _SYMBOLS.get(asked.removeprefix("model.")) or tails.get(asked)
+    near = f"; did you mean {meant!r}?" if meant else did_you_mean(asked, choices)
+    if not near:  # nearly the right name, in a wrong place
         close = difflib.get_close_matches(asked.rsplit(".", 1)[-1], list(tails), n=1, cutoff=0.6)
         near = f"; did you mean {tails[close[0]]!r}?" if close else ""
     return f"unknown key {unknown or asked!r}{near}"
@@ -73,7 +74,7 @@ def explain(error: ValidationError, keys: Sequence[str], source: str = "") -> st
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            lines.append(unknown_key(key, keys, section=isinstance(problem.get("input"), Mapping)))
+            lines.append(unknown_key(key, keys))
             continue
         given = problem.get("input")
         shown = "" if isinstance(given, Mapping | BaseModel) else f" (found {given!r})"

@@ -7,6 +7,7 @@ import torch
 from conftest import micro
 from spikehtr.baselines import build
 from spikehtr.data.batching import Batch
+from spikehtr.errors import SpikeHTRError
 from spikehtr.training import step as module
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.step import Moment, TrainStep, emptied, held_by_others
@@ -88,3 +89,9 @@ def test_a_network_learns_that_paper_is_no_text():
     step = TrainStep(config, build(config.model, 12), make_fabric("cpu", precision="fp32"))
     losses = [step(lines(config), Moment(0.5, 1e-2, seed))[0].item() for seed in range(12)]
     assert losses[-1] < 0.2 * losses[0]
+
+
+def test_empty_paper_is_not_shown_to_a_teacher():
+    config = micro().with_overrides({"data.augment.blank": 0.1})
+    with pytest.raises(SpikeHTRError, match=r"data\.augment\.blank"):
+        TrainStep(config, build(config.model, 12), make_fabric("cpu", precision="fp32"), teacher=object())

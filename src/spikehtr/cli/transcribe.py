@@ -131,6 +131,8 @@ def transcribe(
             if result is not None:
                 _show(job.name, result, form, len(sources))
             done()
+    if run.origins.trouble:
+        run.remarks.append(run.origins.trouble)
     _report(run)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -37,6 +38,12 @@ class Source:
     kind: Kind
     place: PurePath  # relative; its results are named after it
     given: frozenset[int] = frozenset()  # pages that are left to XML files among the inputs
+    image: Path | None = None  # that an XML file names
+
+    @property
+    def origin(self) -> Path:
+        """What its pages are of."""
+        return self.image or self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +140,25 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
     finder = ImageFinder()
     named: dict[Path, set[int]] = {}
     documents = {source.path.resolve() for source in sources if source.kind == "pdf"}
-    left, passed = list(sources), Counter[Path]()
-    for source in sources:
+    left: list[Source | None] = list(sources)
+    passed = Counter[Path]()
+    for place, source in enumerate(sources):
         if source.kind == "xml":
             root = xml.load(source.path, Report())
             if root is not None and (parse := ROOTS.get(xml.name_of(root))):
                 content = parse(root)
                 image = finder.find(source.path, content.image)
                 if image and image.resolve() in documents:
-                    left.remove(source)
+                    left[place] = None
                     passed[image] += 1
                 elif image:
+                    left[place] = replace(source, image=image)
                     named.setdefault(image.resolve(), set()).add((content.frame or 1) - 1)
     remarks = [
         f"{pdf}: PAGE or ALTO files that name it, passed over: {count}; it is read itself"
         for pdf, count in passed.items()
     ]
-    return [part for source in left if (part := _left_of(source, named))], remarks
+    return [part for source in left if source and (part := _left_of(source, named))], remarks
 
 
 def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
@@ -178,20 +187,26 @@ class Names:
         stem = source.place.with_suffix("").as_posix()
         names = [stem] if count == 1 else [f"{stem}-{index + 1:04d}" for index in range(count)]
         taken = [
-            (index, name, self._take(name, source.path))
+            (index, name, self._take(name, source.origin))
             for index, name in enumerate(names)
             if index not in source.given
         ]
         return [PageJob(source, index, unique, unique != name, count) for index, name, unique in taken]
 
     def _take(self, name: str, source: Path) -> str:
-        unique, number = name, 1
-        # On some disks A and a are one file.
-        while unique.lower() in self._taken or self.origins.another(unique, source):
-            number += 1
-            unique = f"{name}~{number}"
+        # A source that was read before keeps its name. On some disks A and a are one file.
+        before = itertools.takewhile(self.origins.noted, _numbered(name))
+        own = (one for one in before if one.lower() not in self._taken and self.origins.owns(one, source))
+        free = (one for one in _numbered(name) if one.lower() not in self._taken)
+        unique = next(own, None) or next(one for one in free if not self.origins.another(one, source))
         self._taken.add(unique.lower())
         return unique
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """name, name~2, name~3 and so on."""
+    yield name
+    yield from (f"{name}~{number}" for number in itertools.count(2))
 
 
 def count_pages(source: Source) -> int:

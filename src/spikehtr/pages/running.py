@@ -166,7 +166,7 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
     if target is None:
         return run.shown(page)
     target.parent.mkdir(parents=True, exist_ok=True)
-    run.origins.note(done.job.name, done.job.source.path)
+    run.origins.note(done.job.name, done.job.source.origin)
     files = [target]
     if run.overlay and done.gray is not None:
         files.append(target.with_name(f"{Path(done.job.name).name}{OVERLAY}"))

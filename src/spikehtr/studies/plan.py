@@ -110,13 +110,13 @@ class Study(Part):
         there = ", ".join(v.name for v in self.variants)
         raise SpikeHTRError(f"{self.name} has no variant {name!r}{near} (there are: {there})")
 
-    def left_out(self, variant: Variant, only: tuple[str, ...] = ()) -> str:
-        """Why a variant does not run; empty where it does."""
+    def left_out(self, variant: Variant, only: tuple[str, ...] = (), preset: str | None = None) -> str:
+        """Why a variant does not run; empty where it does. `preset`: the user's."""
         if variant.why:
             return f"not reproduced: {variant.why}"
-        preset = variant.preset or self.preset
-        if preset and preset not in PRESETS and not self.takes_model:
-            return f"not run: there is no preset called {preset}"
+        named = variant.preset or preset or self.preset
+        if named and named not in PRESETS and not self.takes_model:
+            return f"not run: there is no preset called {named}"
         if only and variant.name not in only:
             return "not run: not asked for"
         if variant.asked and variant.name not in only:

@@ -89,7 +89,7 @@ class Plan:
         for name in self.only:
             self.study.variant(name)
         for variant in self.study.variants:
-            yield variant, self.study.left_out(variant, self.only)
+            yield variant, self.study.left_out(variant, self.only, self.preset)
 
     def tasks(self) -> list[Task]:
         """Seeds outermost, so that a study that is stopped early has compared all variants once."""

@@ -17,6 +17,7 @@ from spikehtr import kernels
 from spikehtr.config import Config
 from spikehtr.data.augment import augment, augmented_columns, without_ink
 from spikehtr.data.batching import Batch, Indices
+from spikehtr.errors import SpikeHTRError
 from spikehtr.kernels.ahead import compile_ahead
 from spikehtr.model.lif import set_softness, set_surrogate
 from spikehtr.model.losses import Part, spike_htr_loss
@@ -31,6 +32,7 @@ from spikehtr.training.teacher import Teacher
 
 _WAITS = (5, 10, 20, 30)  # seconds, where a step finds too little memory on a card that others use, too
 _MUCH = 0.1  # of a card's memory: who waits for less waits in vain
+_OWN = 1 << 30  # bytes that a program holds beside its tensors, about
 
 
 class Moment(NamedTuple):
@@ -48,6 +50,10 @@ class TrainStep:
     def __init__(self, config: Config, net: Network, fabric: Fabric, teacher: Teacher | None = None) -> None:
         self.config, self.fabric = config, fabric
         self.net, self.teacher = net, teacher
+        if teacher is not None and config.data.augment.blank > 0:
+            raise SpikeHTRError(
+                "a teacher may find letters on empty paper: set data.augment.blank to 0, or do without it"
+            )
         # Of the surrogate and of spikes, as the network has them now.
         self.sharpness, self.softness = config.model.lif.surrogate_alpha, 0.0
         self.forward: Callable[..., Output] = fabric.setup_module(net)  # moves the network to the device
@@ -98,7 +104,8 @@ class TrainStep:
         return self._gradients(batch.to(self.device), moment.reduced, indices)
 
     def _patiently(self, work: Callable[[], Tensor]) -> Tensor:
-        """Trainings that share a card need most of it at their start: where memory lacks, wait for theirs to pass."""
+        """Trainings that share a card need most of it at their start: where a pass lacks memory, wait for theirs to
+        end. It is then the pass it would have been, but that batch normalisation has seen its batch more than once."""
         for seconds in _WAITS:
             try:
                 return work()
@@ -181,7 +188,7 @@ def held_by_others(device: torch.device) -> float:
     if device.type != "cuda":
         return 0.0
     free, whole = torch.cuda.mem_get_info(device)
-    return (whole - free - torch.cuda.memory_reserved(device)) / whole
+    return (whole - free - torch.cuda.memory_reserved(device) - _OWN) / whole
 
 
 def views(batch: Batch, config: Config) -> Batch:
