@@ -120,6 +120,14 @@ def test_a_preset_may_be_named_by_the_user_alone(tmp_path):
     assert study.config(a, "tiny").model.dim == 384
     with pytest.raises(SpikeHTRError, match="mine: variant a has no preset: give one by --preset"):
         study.config(a)
+    path.write_text("title: A\npreset: gone\nvariants: [{name: a, label: A}]")
+    study = load_study(str(path))
+    (a,) = study.variants
+    assert study.left_out(a) == "not run: there is no preset called gone"
+    assert study.left_out(a, preset="tiny") == ""
+    assert study.left_out(a, preset="tinny") == ""
+    with pytest.raises(SpikeHTRError, match="did you mean 'tiny'"):
+        study.config(a, "tinny")
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)

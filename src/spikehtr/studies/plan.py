@@ -114,7 +114,7 @@ class Study(Part):
         """Why a variant does not run; empty where it does. `preset`: the user's."""
         if variant.why:
             return f"not reproduced: {variant.why}"
-        named = variant.preset or preset or self.preset
+        named = variant.preset or (None if preset else self.preset)  # the user's is not passed over: it is an error
         if named and named not in PRESETS and not self.takes_model:
             return f"not run: there is no preset called {named}"
         if only and variant.name not in only:
