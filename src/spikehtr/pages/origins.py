@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 FILE = ".spikehtr-origins.jsonl"  # in the folder of results: a row for each
-_RESULTS = (".txt", ".json", ".xml", ".html")
+Format = Literal["text", "json", "page", "alto", "hocr"]
+SUFFIX: dict[Format, str] = {"text": ".txt", "json": ".json", "page": ".xml", "alto": ".xml", "hocr": ".html"}
 
 
 class _Note(NamedTuple):
@@ -70,7 +71,7 @@ class Origins:
 
     def _has(self, name: str) -> bool:
         assert self.folder is not None
-        return any((self.folder / f"{name}{suffix}").is_file() for suffix in _RESULTS)
+        return any((self.folder / f"{name}{suffix}").is_file() for suffix in SUFFIX.values())
 
     def _digest(self, source: Path) -> str:
         if source not in self._digests:

@@ -7,20 +7,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from spikehtr.data.formats import xml
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source
-from spikehtr.pages.origins import Origins
+from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import save as save_overlay
 from spikehtr.pages.reading import Done, How, read_pages
 from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
 
-Format = Literal["text", "json", "page", "alto", "hocr"]
-SUFFIX: dict[Format, str] = {"text": ".txt", "json": ".json", "page": ".xml", "alto": ".xml", "hocr": ".html"}
 _ROOTS: dict[Format, str] = {"page": "PcGts", "alto": "alto", "hocr": "html"}  # their root elements
 # How a file begins that we wrote and nobody changed: editors of PAGE note the time of a change. Text bears no mark.
 _OURS: dict[Format, str] = {

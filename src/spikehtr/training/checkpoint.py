@@ -1,4 +1,4 @@
-"""Checkpoints: where a run stands, in one safetensors file with a JSON header. No pickle. How it was begun: `job.py`.
+"""Checkpoints: where a run stands, in one safetensors file with a JSON header. No pickle.
 
 The newest is `last.safetensors`, the one before it `previous.safetensors`. Both are written whole or not at all, so a
 kill at any moment leaves one to go on from; a damaged newest one is passed over, saying so.
