@@ -14,7 +14,7 @@ from spikehtr.data.batching import Lines
 from spikehtr.model.lif import MultiStepLIF, set_softness, set_surrogate
 from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, spike_softness, surrogate_sharpness
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.graphs import GraphedStep, pad_batch
+from spikehtr.training.graphs import GraphedStep, GraphedUpdate, pad_batch
 from spikehtr.training.loop import Run
 from spikehtr.training.step import Moment, TrainStep
 
@@ -159,6 +159,8 @@ def step_and_batch(store, changes, graphed):  # noqa: F811
     if graphed:
         step.graphed = GraphedStep(step._gradients, net.parameters(), step.device)
         step.graphed.recordings = Rehearsals()
+        step.graphed_update = GraphedUpdate(step._update, net.parameters(), step.optimizer, step.device)
+        step.graphed_update.recordings = Rehearsals()
     return step, pad_batch(lines.batch(range(8)))
 
 
@@ -169,11 +171,12 @@ def test_recorded_steps_are_the_steps_they_stand_for_with_every_knob(store):  # 
         step, batch = step_and_batch(store, {"training.spike_anneal.until": 0.5}, graphed)
         told = []
         for number in range(8):
-            told.append(step(batch, Moment(number / 8, 1e-3, seed=number)))
+            told.append(step(batch, Moment(number / 8, 1e-3 * (number + 1), seed=number)))
         nets.append(step.net)
         numbers.append(torch.stack(told))
         if graphed:
             assert len(step.graphed.recordings.kept) == 1
+            assert len(step.graphed_update.recordings.kept) == 1
     assert torch.allclose(*numbers, atol=1e-6)
     for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)

@@ -3,12 +3,14 @@ import pytest
 import torch
 from test_loop import SETTINGS, Epochs, store  # noqa: F401 - a fixture
 
+from inference_help import Rehearsals
 from spikehtr.baselines import build
-from spikehtr.config import Config
+from spikehtr.config import Config, TrainingConfig
 from spikehtr.data.batching import Batch, Lines
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.graphs import pad_batch
+from spikehtr.training.graphs import GraphedUpdate, pad_batch
 from spikehtr.training.loop import Run
+from spikehtr.training.optim import make_optimizer
 from spikehtr.training.step import Moment, TrainStep
 
 pytestmark = pytest.mark.usefixtures("full_precision")
@@ -26,6 +28,46 @@ def test_batches_are_padded_to_few_sizes_with_white_and_nothing(width, labels, p
     assert torch.equal(more.targets[:, :labels], targets)
     assert (more.targets[:, labels:] == 0).all()
     assert torch.equal(more.widths, batch.widths)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_recorded_update_is_the_update_it_stands_for(optimizer, device):
+    """At a rate that changes, with a parameter that learns nothing at first; rehearsed where there is no GPU."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("graphs are recorded on a GPU; there is none here")
+    draw = torch.Generator().manual_seed(0)
+    sizes = [(32, 48), (64, 20), (32, 48), (7,), (3, 16)]
+    start, gradients = ([torch.randn(size, generator=draw).to(device) for size in sizes] for _ in range(2))
+    nets, norms = [], []
+    for recorded in (False, True):
+        net = torch.nn.ParameterList([tensor.clone() for tensor in start])
+        made = make_optimizer(net, TrainingConfig(optimizer=optimizer, weight_decay=0.2))
+
+        def work(net=net, made=made):
+            norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            made.step()
+            return norm.detach()
+
+        update = GraphedUpdate(work, net.parameters(), made, torch.device(device))
+        update.recordings = update.recordings if device == "cuda" else Rehearsals()
+        told = []
+        for number in range(8):
+            rate = 0.01 * (number + 1)
+            for p, gradient in zip(net, gradients, strict=True):
+                p.grad = gradient * (1 + number)
+            net[3].grad = None if number < 4 else net[3].grad
+            for group in made.param_groups:
+                group["lr"] = rate
+            told.append(update(rate) if recorded else work())
+        assert made.param_groups[0]["lr"] == rate
+        assert not recorded or len(update.recordings.kept) == 2
+        nets.append(net)
+        norms.append(torch.stack(told))
+    assert torch.allclose(*norms)
+    for before, a, b in zip(start, *nets, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+        assert not torch.allclose(a, before, atol=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on a GPU; there is none here")

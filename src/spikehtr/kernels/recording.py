@@ -46,19 +46,21 @@ class Recordings(Generic[T]):
         found = self.kept.get(key)
         return found[1] if found else None
 
-    def add(self, key: Hashable, work: Callable[[], T]) -> T:
+    def add(self, key: Hashable, work: Callable[[], T], rehearse: bool = True) -> T:
         """Record what `work` asks of the device. It is done once before, too: what is made on first use (a compiled
-        kernel, a library's workspace) must not be in the recording."""
-        replay, held = self.capture(work)
+        kernel, a library's workspace) must not be in the recording. Not to `rehearse` is for work that must not be done
+        twice, by who has done its like before; what it gives is there after the first replay."""
+        replay, held = self.capture(work, rehearse)
         self.kept[key] = (replay, held)
         return held
 
-    def capture(self, work: Callable[[], T]) -> tuple[Callable[[], None], T]:
+    def capture(self, work: Callable[[], T], rehearse: bool) -> tuple[Callable[[], None], T]:
         assert self.stream is not None
         torch.cuda.empty_cache()  # what passes before it have left is another stream's, and of no use here
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self.stream):
-            work()
+        if rehearse:
+            with torch.cuda.stream(self.stream):
+                work()
         torch.cuda.current_stream(self.device).wait_stream(self.stream)
         graph = torch.cuda.CUDAGraph()
         # Only this thread must keep from what cannot be recorded: others may prepare batches meanwhile.

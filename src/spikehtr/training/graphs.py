@@ -1,4 +1,4 @@
-"""A step's forward and backward pass as a CUDA graph (`kernels.recording`).
+"""A step as CUDA graphs (`kernels.recording`): one of the forward and backward pass, one of what the optimiser does.
 
 Nothing in the step waits for the device, so it can be recorded. Batches are padded to few sizes; padding changes no
 result. Where a recording would not fit into memory, steps run as they are.
@@ -6,7 +6,7 @@ result. Where a recording would not fit into memory, steps run as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from spikehtr.data.batching import Batch
 from spikehtr.kernels.recording import Recordings
+from spikehtr.training.optim import rate_on_device
 
 Work = Callable[[Batch, bool], Tensor]
 
@@ -66,6 +67,46 @@ class GraphedStep:
             p.grad = None
         numbers = self.work(batch, flag)
         return _Held(batch, numbers, [p.grad for p in self.parameters])
+
+
+class GraphedUpdate:
+    """`work()` takes the parameters' gradients into the weights by the optimiser and returns a number; so does this,
+    from its second step on as a recording, which has gradients and a rate of its own."""
+
+    def __init__(
+        self,
+        work: Callable[[], Tensor],
+        parameters: Iterable[Tensor],
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+    ) -> None:
+        self.work, self.optimizer = work, optimizer
+        self.parameters = list(parameters)
+        self.rate, self.number = torch.zeros((), device=device), torch.zeros((), device=device)
+        self.places: dict[Hashable, list[Tensor]] = {}  # of gradients, by which parameters have one
+        self.recordings: Recordings[None] = Recordings(device)
+
+    def __call__(self, rate: float) -> Tensor:
+        learning = [p for p in self.parameters if p.grad is not None]
+        key = tuple(p.grad is not None for p in self.parameters)
+        if not self.recordings.wanted(key):
+            return self.work()
+        found = [p.grad for p in learning if p.grad is not None]
+        if key not in self.places:
+            self.places[key] = [torch.empty_like(gradient) for gradient in found]
+        places = self.places[key]
+        torch._foreach_copy_(places, found)
+        for p, place in zip(learning, places, strict=True):
+            p.grad = place
+        self.rate.fill_(rate)
+        if key not in self.recordings.kept:
+            self.recordings.add(key, self._run, rehearse=False)
+        self.recordings.replay(key)
+        return self.number.clone()
+
+    def _run(self) -> None:
+        with rate_on_device(self.optimizer, self.rate):
+            self.number.copy_(self.work())
 
 
 def pad_batch(batch: Batch) -> Batch:

@@ -76,7 +76,7 @@ class Muon(torch.optim.AdamW):
         learning = [p for p in self.matrices if p.grad is not None]
         if not learning:
             return loss
-        rate = self.times * float(self.param_groups[0]["lr"])
+        rate = self.times * self.param_groups[0]["lr"]  # a number, or a tensor while the step is recorded
         gradients = [p.grad for p in learning if p.grad is not None]
         for p in learning:
             if "momentum" not in self.state[p]:
@@ -90,6 +90,7 @@ class Muon(torch.optim.AdamW):
             alike[update.flatten(1).shape].append(index)
         for shape, indices in alike.items():
             straight = orthogonal(torch.stack([updates[i].flatten(1) for i in indices]))
+            straight = straight * (rate * -0.2 * max(shape) ** 0.5)
             changes = [change.view_as(learning[i]) for i, change in zip(indices, straight, strict=True)]
-            torch._foreach_add_([learning[i] for i in indices], changes, alpha=-rate * 0.2 * max(shape) ** 0.5)
+            torch._foreach_add_([learning[i] for i in indices], changes)
         return loss

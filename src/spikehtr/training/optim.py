@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,19 @@ def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     if config.optimizer == "muon":
         return Muon(matrices, groups, config.learning_rate, config.weight_decay, config.muon_rate, fused=on_gpu)
     return torch.optim.AdamW(groups, lr=config.learning_rate, fused=on_gpu)
+
+
+@contextmanager
+def rate_on_device(optimizer: torch.optim.Optimizer, rate: Tensor) -> Iterator[None]:
+    """While a step is recorded: the learning rate is read from `rate` whenever the step is replayed."""
+    before = [(group, dict(group)) for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group.update(lr=rate, capturable=rate.is_cuda)
+    try:
+        yield
+    finally:
+        for group, values in before:
+            group.update(values)
 
 
 class Schedule:

@@ -26,7 +26,7 @@ from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, spike_softness, surrogate_sharpness
 from spikehtr.training.fabric import Fabric
-from spikehtr.training.graphs import GraphedStep, pad_batch
+from spikehtr.training.graphs import GraphedStep, GraphedUpdate, pad_batch
 from spikehtr.training.optim import WeightAverage, make_optimizer
 from spikehtr.training.teacher import Teacher
 
@@ -62,20 +62,26 @@ class TrainStep:
         self.alphas = shortcuts(net)
         if teacher is not None:
             teacher.to(next(net.parameters()))
-        self.graphed = None
+        self.graphed: GraphedStep | None = None
+        self.graphed_update: GraphedUpdate | None = None
         self.compiled = self.device.type != "cuda"  # whether the kernels are
         if self._can_graph():
             self.graphed = GraphedStep(self._gradients, net.parameters(), self.device)
+        if self._alone():
+            self.graphed_update = GraphedUpdate(self._update, net.parameters(), self.optimizer, self.device)
 
     @property
     def device(self) -> torch.device:
         return self.fabric.device
 
+    def _alone(self) -> bool:
+        """Whether it is one GPU that trains, and may record what it does."""
+        return self.fabric.world_size == 1 and self.device.type == "cuda" and self.config.training.cuda_graphs
+
     def _can_graph(self) -> bool:
-        """Whether a step can be recorded: on one GPU, by kernels of which none waits for the device."""
-        alone = self.fabric.world_size == 1 and self.device.type == "cuda" and self.config.model.arch == "spike-htr"
-        alone = alone and (self.teacher is None or self.teacher.recordable)
-        return alone and self.config.training.cuda_graphs and kernels.fast(next(self.net.parameters()))
+        """Whether a pass can be recorded: by kernels of which none waits for the device."""
+        ready = self.config.model.arch == "spike-htr" and (self.teacher is None or self.teacher.recordable)
+        return self._alone() and ready and kernels.fast(next(self.net.parameters()))
 
     def __call__(self, batch: Batch, moment: Moment, indices: Indices | None = None) -> Tensor:
         """The numbers of MEASURED, not yet read back from the device.
@@ -89,12 +95,17 @@ class TrainStep:
         if self.graphed is not None and not self.compiled:
             self._compile(batch)
         numbers = self._patiently(lambda: self._learn_from(batch, moment, indices))
-        norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.training.clip_norm)
-        self.optimizer.step()
+        norm = self.graphed_update(moment.rate) if self.graphed_update is not None else self._update()
         if (ceiling := bypass_ceiling(self.config, moment.progress)) is not None:
             hold_below(self.alphas, ceiling)
         self.average.update(self.net)
-        return torch.cat([numbers, norm.detach().float()[None]])
+        return torch.cat([numbers, norm.float()[None]])
+
+    def _update(self) -> Tensor:
+        """Clip the gradients and take them into the weights; their norm, as it was."""
+        norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.training.clip_norm)
+        self.optimizer.step()
+        return norm.detach()
 
     def _learn_from(self, batch: Batch, moment: Moment, indices: Indices | None) -> Tensor:
         if self.graphed is not None:
