@@ -81,7 +81,7 @@ def profile(
     (-p cnn-blstm, retsinas, htr-vt, kraken) has parameters and multiply-accumulates only.
     """
     if model is not None:
-        if counts or preset or file or width or ratio:
+        if counts or preset or file or width or ratio or vocab != 80:
             raise SpikeHTRError("MODEL brings its own settings: give --data with it (and -s), or --counts without it")
         if not data:
             raise SpikeHTRError(f"say what {model} shall read: --data")
