@@ -13,7 +13,7 @@ SAMPLES := src/spikehtr/assets
 demo: .venv/.core
 	@mkdir -p demo
 	$(BIN)/spikehtr profile --counts --preset tiny
-	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png -T 4 -o demo/inkcoder.png
+	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png -o demo/inkcoder.png
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png --reduction -m bundled -o demo/reduction.png
 	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-line.png $(SAMPLES)/sample-page.jpg --confidences --min-confidence 0.5
 	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --overlay -f page -o demo

@@ -88,7 +88,7 @@ class TrainingConfig(Section):
     reducer_warmup: NonNegative = 0.0  # epochs at the start in which lines are not reduced
     validate_every: Count = 1  # epochs between two validations; the last epoch is always validated
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on a GPU that has it, fp32 elsewhere
-    cuda_graphs: bool = True  # record steps and replay them, on one GPU with the fast kernels
+    cuda_graphs: bool = True  # record and replay on one GPU: passes by the fast kernels, any network's optimiser
     seed: int = 0
 
     @property
@@ -98,4 +98,4 @@ class TrainingConfig(Section):
 
 
 class DecodingConfig(Section):
-    method: Literal["greedy"] = "greedy"
+    method: Literal["greedy"] = "greedy"  # the paper's, and the only one

@@ -112,7 +112,8 @@ TIERS: dict[str, dict[str, Any]] = {
         "data": _LINES,
         "training": _RECIPE,
     },
-    # Ours too, for accuracy: tiny's width on half its rows and columns and lines twice as wide, with swift's recipe.
+    # Ours too, for accuracy: tiny's width on half its rows (and columns, up to stage 2) and lines twice as wide, with
+    # swift's recipe.
     "fine": {
         "model": {
             "dim": 384,

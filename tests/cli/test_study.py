@@ -346,6 +346,7 @@ def test_dry_run(lines, tmp_path):
         (["mixr", "-o", "s"], "did you mean 'mixer'"),
         (["mixer", "-o", "s"], "--data"),
         (["mixer", "-o", "s", "--render"], "no study here"),
+        (["mixer", "-o", "s", "--render", "--only", "auto", "--seeds", "2"], "leave out --seeds, --only"),
         (["mixer", "-o", "s", "-d", "nowhere", "--budget", "1", "--epochs", "1"], "give one of them"),
         (["mixer", "-o", "s", "-d", "nowhere", "--only", "autto"], "did you mean 'auto'"),
         (["scale", "-o", "s", "-d", "nowhere", "-p", "tiny"], "leave --preset out"),

@@ -241,7 +241,11 @@ def test_lines_only_needs_no_model_and_writes_the_lines_without_text(
         assert all(line.words for line in again.lines)
 
 
-@pytest.mark.parametrize("arguments", [["-f", "text"], ["--min-confidence", "0.5"], ["-m", "x.safetensors"], []])
+UNUSED = [["--min-confidence", "0.5"], ["-m", "x.safetensors"], ["--no-straighten"], ["--precision", "fp32"]]
+UNUSED += [["--device", "cpu"], ["--batch-size", "4"]]
+
+
+@pytest.mark.parametrize("arguments", [["-f", "text"], *UNUSED, []])
 def test_lines_only_and_what_makes_no_sense_with_it(arguments: list[str], tmp_path: Path) -> None:
     (file,) = make(tmp_path, ["a.png"])
     error = bare(file, "--lines-only", *arguments, *(["-o", tmp_path / "out"] if arguments else [])).exception

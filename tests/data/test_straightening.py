@@ -9,6 +9,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from conftest import LINES, real_lines
 from spikehtr.assets import FONTS
+from spikehtr.config import Config
+from spikehtr.data.check import check_data
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.geometry import fit_line
 from spikehtr.data.straightening import straighten
@@ -140,6 +142,18 @@ def folder_of(place, image):
     return place
 
 
+@pytest.mark.parametrize("level", [False, True])
+def test_a_check_sees_lines_as_training_does(tmp_path, monkeypatch, level):
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "d").mkdir()
+    Image.fromarray(sloped(written(), 40)).save(tmp_path / "d" / "a.png")
+    (tmp_path / "d" / "a.gt.txt").write_text("un pont")
+    config = Config().with_overrides({"data.straighten": level, "data.max_width": 4096})
+    store = open_lines([tmp_path / "d"], config.model.height, config.data.max_width, straighten=level)
+    (split,) = check_data([tmp_path / "d"], config).splits.values()
+    assert split.widths == list(store.widths)
+
+
 def test_stores_hold_what_the_reader_sees_and_say_so(tmp_path, monkeypatch):
     monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
     line = sloped(written(), 30)
@@ -151,7 +165,7 @@ def test_stores_hold_what_the_reader_sees_and_say_so(tmp_path, monkeypatch):
     assert level.widths[0] > 1.3 * plain.widths[0]
     store, _ = compile_store([source], tmp_path / "level.arrow", straighten=True)
     assert open_lines([store.path], straighten=True).straightened
-    with pytest.raises(SpikeHTRError, match=r"holds straightened lines: .* set data\.straighten=true"):
+    with pytest.raises(SpikeHTRError, match=r"holds straightened lines: set data\.straighten=true"):
         open_lines([store.path])
     plain_store, _ = compile_store([source], tmp_path / "plain.arrow")
     made = open_lines([plain_store.path], straighten=True)  # in the cache, from the store's 64 rows
@@ -160,5 +174,5 @@ def test_stores_hold_what_the_reader_sees_and_say_so(tmp_path, monkeypatch):
     joined, _ = compile_store([store.path, plain_store.path], tmp_path / "joined.arrow", straighten=True)
     assert np.array_equal(joined.line(0), store.line(0))  # not a second time
     assert int(joined.widths[3]) == pytest.approx(int(store.widths[0]), rel=0.1)  # from 64 rows, not from the image
-    with pytest.raises(SpikeHTRError, match="holds straightened lines: add --straighten"):
+    with pytest.raises(SpikeHTRError, match=r"straightened lines: .* \(compile: --straighten\)"):
         compile_store([store.path, plain_store.path], tmp_path / "other.arrow")

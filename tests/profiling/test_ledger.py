@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from canvas_help import measure_canvas
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -13,7 +14,7 @@ from spikehtr.model.mixer import MatchedMean
 from spikehtr.profiling.counts import build, count
 from spikehtr.profiling.extent import Extent
 from spikehtr.profiling.ledger import LayerWork, _convolution, _linear, _matched
-from spikehtr.profiling.recording import measure_canvas, recording, with_changes
+from spikehtr.profiling.recording import recording, with_changes
 
 
 def extent_of(widths, canvas):

@@ -77,8 +77,8 @@ def bench(
     measured in the same process.
 
     --cpu times `Recognizer.transcribe` on real lines, one at a time and 16 at a time, in every way this machine has:
-    the engine all dense, with lists of spikes where they pay, in bf16, and (--reference) plain PyTorch; then lists the
-    engine's layers with the spikes an input of each, a burst counting as so many.
+    the engine all dense, with lists of spikes where they pay, in bf16, and plain PyTorch (not with
+    --no-reference); then lists the engine's layers with the spikes an input of each, a burst counting as so many.
     """
     if cpu:
         steps = {

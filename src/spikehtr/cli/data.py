@@ -99,8 +99,8 @@ def compile_(
 ) -> None:
     """Read any sources into one fast store.
 
-    A run that was stopped goes on where it was when it is started again. Lines that cannot be used are counted and
-    listed; the exit code is then 1.
+    A run that was stopped goes on where it was when it is started again. Lines that cannot be used are counted,
+    with an example of each kind; those without text aside, the exit code is then 1.
     """
     writable(output)
     from spikehtr.data.compiling import compile_store
@@ -114,7 +114,7 @@ def compile_(
         f"wrote {printable(output)}: {len(store)} lines ({lines}), {size:.1f} MiB, {len(store.charset) - 1} characters"
     )
     if report.counts:
-        _print_problems(report, every)
+        _print_problems(report, every, "compile")
     if report.count("error"):
         raise typer.Exit(1)
 
@@ -194,7 +194,7 @@ def _print_splits(found: DataCheck) -> None:
     typer.echo(f"  charset    {''.join(characters)}")
 
 
-def _print_problems(report: Report, every: bool) -> None:
+def _print_problems(report: Report, every: bool, verb: str = "check") -> None:
     """Errors first, then warnings, the commonest first: an example of each kind, or all."""
     if not report.counts:
         typer.echo("nothing to mend")
@@ -204,5 +204,5 @@ def _print_problems(report: Report, every: bool) -> None:
         listed = [p for p in report.problems if (p.severity, p.kind) == (severity, kind)]
         for problem in listed if every else listed[:1]:
             typer.echo(f"    {problem.where}: {problem.message}\n        -> {problem.remedy}")
-    rest = "" if every else "; one example of each kind is shown, `spikehtr data check --all` lists them"
+    rest = "" if every else f"; one example of each kind is shown, `spikehtr data {verb} --all` lists them"
     typer.echo(f"{report.count('error')} to mend, {report.count('warning')} to look at{rest}")

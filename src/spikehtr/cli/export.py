@@ -38,7 +38,8 @@ app = typer.Typer(
 )
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors), or bundled.")]
 Output = Annotated[
-    Optional[Path], typer.Option("--output", "-o", help="File to write; beside the model, with its name, by default.")
+    Optional[Path],
+    typer.Option("--output", "-o", help="File to write; else beside the model (bundled: here), with its name."),
 ]
 Channels = Annotated[int, typer.Option("--channels", help="Channels of the images it will take: 1 (grey) or 3.")]
 CheckOn = Annotated[

@@ -92,6 +92,23 @@ def study(
 
     chosen = load_study(name)
     if only_render:
+        options = {
+            "--data": data,
+            "--budget": budget,
+            "--epochs": epochs,
+            "--seeds": seeds != 1,
+            "--preset": preset,
+            "--set": overrides,
+            "--from": start,
+            "--only": only,
+            "--jobs": jobs,
+            "--device": device != "auto",
+            "--allow-unknown": allow_unknown,
+            "--dry-run": dry_run,
+            "--reuse": reuse,
+        }
+        if unused := [name for name, value in options.items() if value]:
+            raise SpikeHTRError(f"--render takes the runs as they are: leave out {', '.join(unused)}")
         plan = Plan.read(output)
         if plan.study.name != chosen.name:
             raise SpikeHTRError(f"{output} holds the study {plan.study.name}, not {chosen.name}")

@@ -50,8 +50,8 @@ def train(
         typer.Option(
             "--from",
             metavar="MODEL",
-            help="Fine-tune this model (bundled: the one that comes along). Its settings hold, but for length, batches "
-            "and learning rate; --set changes them.",
+            help="Fine-tune this model (bundled: the one that comes along). Its network, losses and augmentation "
+            "hold; length, batches, optimiser and schedule are those of fine-tuning; --set changes them.",
         ),
     ] = None,
     charset: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -103,7 +103,15 @@ def transcribe(
     """
     form = form or (Form.page if lines_only else Form.text)
     if lines_only:
-        _check_unread(model, form, min_confidence)
+        unused = {
+            "--model": model,
+            "--min-confidence": min_confidence,
+            "--straighten": straighten is not None,
+            "--precision": precision != "auto",
+            "--device": device != "auto",
+            "--batch-size": batch_size,
+        }
+        _check_unread(form, unused)
     if confidences and form is not Form.text:
         raise SpikeHTRError(f"--confidences is for -f text; {form.value} holds them anyway: leave it out")
     _check(form, output, resume=resume, overlay=overlay, overwrite=overwrite)
@@ -136,11 +144,11 @@ def transcribe(
     _report(run)
 
 
-def _check_unread(model: Path | None, form: Form, min_confidence: float) -> None:
+def _check_unread(form: Form, options: Mapping[str, object]) -> None:
     """What makes no sense where nothing is read."""
     if form is Form.text:
         raise SpikeHTRError("--lines-only reads nothing, so there is no text: add -f page, alto, hocr or json")
-    for name, given in (("--model", model), ("--min-confidence", min_confidence)):
+    for name, given in options.items():
         if given:
             raise SpikeHTRError(f"--lines-only reads nothing, so {name} has no use: leave one of them out")
 

@@ -89,7 +89,7 @@ def check_data(
     result = DataCheck([printable(spec) for spec in specs], {}, Report())
     facts: list[Facts] = []
     done = 0
-    for chunk in _examine_all(specs, config.model.height, result.report):
+    for chunk in _examine_all(specs, config, result.report):
         for found in chunk:
             done += 1
             if found is None:
@@ -106,20 +106,20 @@ def check_data(
     return result
 
 
-def _examine_all(specs: Sequence[str | Path], height: int, report: Report) -> Iterator[list[Facts | None]]:
+def _examine_all(specs: Sequence[str | Path], config: Config, report: Report) -> Iterator[list[Facts | None]]:
     samples = (sample for spec in specs for sample in read(spec, report))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         while chunk := list(islice(samples, _CHUNK)):
-            found = pool.map(lambda sample: _examine(sample, height), chunk)
+            found = pool.map(lambda sample: _examine(sample, config), chunk)
             yield [_note(sample, facts, report) for sample, facts in zip(chunk, found, strict=True)]
 
 
-def _examine(sample: Sample, height: int) -> Facts | ImageError:
+def _examine(sample: Sample, config: Config) -> Facts | ImageError:
     try:
         image = line_image(sample)
     except ImageError as error:
         return error
-    line = scale_line(image, height)
+    line = scale_line(image, config.model.height, config.data.straighten and not sample.straightened)
     digest = hashlib.blake2b(line.tobytes(), digest_size=12).digest()
     aspect = image.width / image.height
     text, split = normalise(sample.text), sample.split or "none"
@@ -137,11 +137,6 @@ def _note(sample: Sample, facts: Facts | ImageError, report: Report) -> Facts | 
     _check_unicode(sample, report)
     if isinstance(facts, ImageError):
         report.add("unreadable image", sample.origin, str(facts), "replace the image, or take the line out")
-        return None
-    if not facts.text:
-        report.add(
-            "no text", sample.origin, f"nothing is left of {sample.text!r}", "transcribe it, or take the line out"
-        )
         return None
     return facts
 

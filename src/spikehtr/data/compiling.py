@@ -104,7 +104,7 @@ def _check_stores(specs: Sequence[str | Path], shape: Shape) -> None:
     """What was made level once cannot be had as it was."""
     for _, path in map(locate, specs):
         if not shape.straightened and is_store(path) and LineStore(path).straightened:
-            raise SpikeHTRError(f"{path} holds straightened lines: add --straighten, or set data.straighten=true")
+            raise SpikeHTRError(f"{path} holds straightened lines: set data.straighten=true (compile: --straighten)")
 
 
 @cache

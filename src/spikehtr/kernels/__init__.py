@@ -3,7 +3,7 @@
 `fast(tensor)` is true for a tensor on a CUDA device where Triton can be imported; everything else takes the plain
 code in `model/`. The environment has the last word: SPIKEHTR_KERNELS=reference never takes a fast path,
 SPIKEHTR_KERNELS=triton takes it for any tensor (on a CPU that needs TRITON_INTERPRET=1, as in the tests).
-`own_gradient(tensor)` is the choice on a CPU.
+On CPUs other than x86 one gradient is ours, too (`own_gradient`).
 """
 
 from __future__ import annotations

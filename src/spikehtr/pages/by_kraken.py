@@ -14,7 +14,7 @@ from spikehtr.pages.segmenting import FoundLine, FoundRegion, Segmenter
 HOW = (
     "the segmenter kraken needs kraken and torchvision, which pin other versions than ours. In an environment of its "
     "own: pip install torch torchvision --index-url https://download.pytorch.org/whl/cpu, then "
-    "pip install 'spikehtr[kraken]'"
+    "pip install '.[kraken]' in a checkout of spikehtr"
 )
 
 

@@ -117,7 +117,7 @@ def untrained(config: Config) -> tuple[Network, Charset]:
 
 
 def ways_of(name: str, net: Network, config: Config, charset: Charset, reference: bool, half: bool) -> list[Way]:
-    """Every way there is here to read with a network; the reference only on request where there is another."""
+    """Every way there is here to read with a network; the reference, if not asked for, only where there is no other."""
     readers: list[tuple[str, Reader]] = []
     if unusable(net) is None:
         readers = [("engine, dense", Engine(net, events="never")), ("engine", Engine(net))]
@@ -215,4 +215,5 @@ def benchmark(
         for name, net, config, charset in networks
         if unusable(net) is None
     }
-    return CPUReport(usable_cores(), len(images), ways, layers)
+    threads = min(usable_cores(), torch.get_num_threads())  # as the engine takes them
+    return CPUReport(threads, len(images), ways, layers)

@@ -119,7 +119,7 @@ def _row_json(study: Study, block: Block, row: Row) -> dict[str, Any]:
             if found is not None:
                 values = {"mean": found.mean, "interval": found.interval, "by_seed": found.values}
                 rates.setdefault(split, {})[metric] = values
-    names = ("r", "parameters", "macs", "firing", "minutes", "speed")
+    names = ("r", "parameters", "macs", "firing", "minutes", "epochs", "speed")
     return {
         "variant": row.variant.name,
         "label": row.variant.label,

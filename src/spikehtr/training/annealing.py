@@ -2,7 +2,7 @@
 where it was.
 
 Recorded steps (`training.graphs`) hold plain numbers as constants. The ceiling is applied after the optimiser's step,
-which is not recorded; the surrogate and softness change a few times a run, and recordings are then made anew.
+outside the recordings; the surrogate and softness change a few times a run, and recordings are then made anew.
 """
 
 from __future__ import annotations

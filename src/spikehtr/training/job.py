@@ -166,7 +166,12 @@ def carry_out(
                 if keep and run.leads:  # these weights are calibrated; few lines may not be enough to do it anew
                     known = {name: note for name, note in model.notes.items() if name in ("temperature", "calibration")}
                     update_notes(job.folder / BEST, known)
-        run.fit(job.save_every, _with_log(run, tell))
+        log = Log(run.folder, run.step) if run.leads else None
+        try:
+            run.fit(job.save_every, _with_log(log, tell))
+        finally:
+            if log is not None:
+                log.close()
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:
@@ -194,9 +199,7 @@ def _opening(run: Run, sets: Sets) -> str:
     return f"{sizes}, {len(sets.train.charset) - 1} characters; step {run.step} {limit} on {run.device}{world}"
 
 
-def _with_log(run: Run, tell: Tell | None) -> Tell:
-    log = Log(run.folder, run.step) if run.leads else None
-
+def _with_log(log: Log | None, tell: Tell | None) -> Tell:
     def both(told: Told) -> None:
         if log is not None:
             log(told)

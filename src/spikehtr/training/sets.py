@@ -100,7 +100,7 @@ def _spellable(store: LineStore, rows: Indices, config: Config, remarks: list[st
     if narrow.any():
         remarks.append(
             f"{int(narrow.sum())} of {len(rows)} training lines are too narrow for their text at data.max_width = "
-            f"{config.data.max_width} and left out; `spikehtr data check` lists them"
+            f"{config.data.max_width} and left out; `spikehtr data check`, with the same -p and -s, lists them"
         )
     return rows[~narrow]
 
