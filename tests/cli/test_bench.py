@@ -3,12 +3,11 @@
 import json
 
 import pytest
-import torch
 from PIL import Image
 from test_cli import run
 
 from conftest import MICRO, draw_line, micro
-from spikehtr import SpikeHTR, kernels
+from spikehtr import SpikeHTR
 from spikehtr.engine.engine import unusable
 from spikehtr.text import Charset
 from spikehtr.weights import save_model
@@ -23,7 +22,7 @@ def test_table_and_json(tmp_path):
     assert done.returncode == 0, done.stderr
     for text in ("tiny T=1 train", "tiny T=1 read", "reference", "roofline", "first step", "copy", "most expensive"):
         assert text in done.stdout
-    assert ("no fast kernels on this device" in done.stdout) != kernels.own_gradient(torch.zeros(1))
+    assert "no fast kernels on this device" in done.stdout
     found = json.loads(path.read_text())
     assert [(row["train"], row["batch_size"], row["width"]) for row in found["rows"]] == [(True, 2, 48), (False, 2, 48)]
     for row in found["rows"]:

@@ -3,13 +3,11 @@
 `fast(tensor)` is true for a tensor on a CUDA device where Triton can be imported; everything else takes the plain
 code in `model/`. The environment has the last word: SPIKEHTR_KERNELS=reference never takes a fast path,
 SPIKEHTR_KERNELS=triton takes it for any tensor (on a CPU that needs TRITON_INTERPRET=1, as in the tests).
-On CPUs other than x86 one gradient is ours, too (`own_gradient`).
 """
 
 from __future__ import annotations
 
 import os
-import platform
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -19,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-_X86 = ("x86_64", "AMD64", "i686", "x86")
 
 
 @cache
@@ -35,16 +32,6 @@ def fast(tensor: Tensor) -> bool:
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return False
     return (tensor.is_cuda or choice == "triton") and _have_triton()
-
-
-def own_gradient(tensor: Tensor) -> bool:
-    """Whether a depthwise convolution on a CPU takes its gradient by code of ours (`depthwise_cpu`): the library that
-    PyTorch asks for it has a fast one for x86 alone."""
-    if os.environ.get("SPIKEHTR_KERNELS") == "reference" or not tensor.is_cpu or not torch.is_grad_enabled():
-        return False
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-        return False
-    return platform.machine() not in _X86
 
 
 _hooks: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # the tables of hooks of a module and its parts

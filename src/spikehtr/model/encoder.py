@@ -25,22 +25,11 @@ class Conv2d(nn.Conv2d):
     and the last digit decides spikes at the threshold; a matrix product on the CPU does not.
     """
 
-    @property
-    def depthwise(self) -> bool:
-        """Whether each channel is convolved by itself, into a map of the same size."""
-        alike = self.groups == self.in_channels == self.out_channels > 1 and self.bias is None
-        same = self.stride == self.dilation == (1, 1) and all(size % 2 == 1 for size in self.kernel_size)
-        return alike and same and self.padding == tuple(size // 2 for size in self.kernel_size)
-
     def forward(self, x: Tensor) -> Tensor:
         if kernels.fast(x):
             from spikehtr.kernels.network import conv2d
 
             return conv2d(self, x)
-        if self.depthwise and kernels.own_gradient(x):
-            from spikehtr.kernels.depthwise_cpu import depthwise
-
-            return depthwise(x, self.weight)
         pointwise = self.kernel_size == (1, 1)
         if self.groups > 1 or not ((pointwise and self.stride == (1, 1)) or self.in_channels <= 3):
             return super().forward(x)

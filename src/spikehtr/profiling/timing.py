@@ -179,7 +179,7 @@ def run_case(
 
 def paths_of(case: Case, device: torch.device, reference: bool = True) -> list[str]:
     """Both where there are two: a baseline has one, with fast kernels for the losses where they are."""
-    if not has_fast_path(device, case.train):
+    if not has_fast_path(device):
         return [REFERENCE]
     return [REFERENCE, FAST] if reference and case.config.model.arch == "spike-htr" else [FAST]
 
