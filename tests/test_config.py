@@ -73,6 +73,8 @@ def test_layout_overrides_the_blocks():
         ("model.lif.tau=2", "did you mean 'model.lif.decay'"),
         ("model.lif.V_th=2", "did you mean 'model.lif.threshold'"),
         ("model.redcuer=none", "did you mean 'model.reducer'"),
+        ("training.lr=1", "did you mean 'training.learning_rate'"),
+        ("training.learing_rate=1", "did you mean 'training.learning_rate'"),
         ("model.reducer=none", "is a section"),
         ("model.reducer.mode=keep", "'keep-and-merge'"),
         ("model.timesteps=5", "above max_timesteps"),
@@ -138,3 +140,10 @@ def test_every_key_can_be_overridden_with_its_own_value():
         for part in key.split("."):
             value = value[part]
         assert c.with_overrides({key: value}) == c
+
+
+@pytest.mark.parametrize("key", ["training.rl", "data.nope"])
+def test_a_key_that_is_near_to_none_is_no_other_one(key):
+    with pytest.raises(ConfigError) as error:
+        Config().with_overrides({key: 1})
+    assert "did you mean" not in str(error.value)

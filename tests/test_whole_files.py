@@ -40,3 +40,10 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
         fail()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_whoever_may_read_other_files_may_read_these(tmp_path):
+    (tmp_path / "plain").touch()
+    with whole_file(tmp_path / "private") as temporary:
+        temporary.touch(mode=0o600)
+    assert (tmp_path / "private").stat().st_mode == (tmp_path / "plain").stat().st_mode

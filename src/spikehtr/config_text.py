@@ -16,6 +16,7 @@ from spikehtr.errors import SpikeHTRError
 
 # The paper's symbols that are no setting's name here.
 _SYMBOLS = {"T": "model.timesteps", "lif.tau": "model.lif.decay", "lif.V_th": "model.lif.threshold"}
+_SYMBOLS |= dict.fromkeys(("lr", "training.lr"), "training.learning_rate")
 
 
 class ConfigError(SpikeHTRError):
@@ -61,9 +62,15 @@ def unknown_key(asked: str, keys: Sequence[str], unknown: str | None = None) -> 
     tails = {key.rsplit(".", 1)[-1]: key for key in reversed(keys)}
     # A symbol; or the right name in no place: 'encoder' for 'model.encoder'.
     meant = _SYMBOLS.get(asked.removeprefix("model.")) or tails.get(asked)
-    near = f"; did you mean {meant!r}?" if meant else did_you_mean(asked, choices)
+    near = f"; did you mean {meant!r}?" if meant else ""
+    section, _, name = asked.rpartition(".")
+    beside = {key.rpartition(".")[2]: key for key in choices if key.rpartition(".")[0] == section}
+    if not near and (close := difflib.get_close_matches(name, list(beside), n=1, cutoff=0.5)):
+        near = f"; did you mean {beside[close[0]]!r}?"
+    if not near and not beside:  # a section that is not there
+        near = did_you_mean(asked, choices)
     if not near:  # nearly the right name, in a wrong place
-        close = difflib.get_close_matches(asked.rsplit(".", 1)[-1], list(tails), n=1, cutoff=0.6)
+        close = difflib.get_close_matches(asked.rsplit(".", 1)[-1], list(tails), n=1, cutoff=0.75)
         near = f"; did you mean {tails[close[0]]!r}?" if close else ""
     return f"unknown key {unknown or asked!r}{near}"
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from spikehtr.errors import SpikeHTRError
 
+os.umask(_MASK := os.umask(0))
+
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -24,6 +26,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name[:32]}.{secrets.token_hex(6)}.tmp")
     try:
         yield temporary
+        temporary.chmod(0o666 & ~_MASK)  # whoever wrote it may have kept it to himself
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

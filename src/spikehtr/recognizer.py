@@ -99,6 +99,8 @@ class Recognizer:
         config = loaded.config
         if straighten is not None:
             config = config.with_overrides({"data.straighten": straighten})
+        if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+            raise SpikeHTRError(f"device {str(device)!r}: PyTorch finds no GPU here; take device='cpu'")
         net = loaded.net.to(device)
         reader = make_reader(net, precision)
         return cls(net, config, loaded.charset, loaded.temperature, Path(path).name, reader)

@@ -283,3 +283,16 @@ def test_nothing_to_resume_and_a_split_that_is_not_there(place, tmp_path):
     done = run(*train(place, tmp_path / "new", "--resume"))
     assert done.returncode == 2
     assert "no checkpoint to resume from" in done.stderr
+
+
+def test_lines_without_marks_can_be_evaluated(place, tmp_path):
+    assert run(*train(place, tmp_path / "r")).returncode == 0
+    model, data = tmp_path / "r" / "best.safetensors", place / "lines.arrow"
+    wrong = run("evaluate", model, "-d", data)
+    assert wrong.returncode == 2
+    assert "--split validation reads those that `train` holds out of them" in wrong.stderr
+    held = run("evaluate", model, "-d", data, "--split", "validation", "--json")
+    assert "every 10th of 30 is held out" in held.stderr
+    assert json.loads(held.stdout)["lines"] == 3
+    everything = run("evaluate", model, "-d", data, "--split", "all", "--json")
+    assert "was trained on lines that are among these" in everything.stderr

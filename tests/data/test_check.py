@@ -103,3 +103,13 @@ def test_progress_is_told(tmp_path):
 def test_histogram_bars():
     assert histogram_bars([1, 1, 1, 2], bins=2) == "█▃"
     assert histogram_bars([5], bins=4).count("█") == 1
+
+
+def test_texts_that_normalising_changes_are_told(tmp_path):
+    (tmp_path / "d").mkdir()
+    add(tmp_path / "d", "old", "\u017fes ca\u017fes, pre\u00ac")
+    add(tmp_path / "d", "new", "ses cases, cafe\u0301")
+    found = [p for p in check_data([tmp_path / "d"], Config()).report.problems if p.kind == "respelled"]
+    assert len(found) == 1
+    assert "'\u017f' (U+017F) as 's'" in found[0].message
+    assert "'\u00ac' (U+00AC) as ''" in found[0].message

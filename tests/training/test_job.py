@@ -1,6 +1,8 @@
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -12,7 +14,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.text import Charset
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.job import Job, carry_out
+from spikehtr.training.job import Job, carry_out, stop_on_interrupt
 from spikehtr.weights import load_model, save_model
 
 
@@ -94,3 +96,14 @@ def test_notes_of_another_kind_are_told(held, tmp_path):
     (tmp_path / "job.json").write_text(held)
     with pytest.raises(SpikeHTRError, match="repeat the command that began it, with --resume"):
         Job.begun(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_a_run_after_its_step_and_says_so(number, capsys):
+    run, before = SimpleNamespace(stopping=False, leads=True), signal.getsignal(number)
+    with stop_on_interrupt(run):
+        signal.raise_signal(number)
+        assert run.stopping
+        assert signal.getsignal(number) is before  # a second one ends it at once
+    assert "once more stops at once" in capsys.readouterr().err
+    assert signal.getsignal(number) is before

@@ -247,3 +247,9 @@ def test_validation_can_be_rarer_but_never_misses_the_end(store, tmp_path):
     told = Epochs()
     run(store, tmp_path / "r", training__validate_every=2).fit(tell=told)
     assert [epoch.cer is not None for epoch in told] == [False, True, True]
+
+
+def test_how_a_machine_loads_lines_may_change_on_the_way(store, tmp_path):
+    run(store, tmp_path / "r", data__workers=0).save()
+    other = run(store, tmp_path / "r", data__workers=3, data__cache_mb=7)
+    assert other.resume() is None

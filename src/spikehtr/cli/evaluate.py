@@ -18,7 +18,8 @@ from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.config import Config
-    from spikehtr.data.batching import Lines
+    from spikehtr.data.batching import Indices, Lines
+    from spikehtr.data.store import LineStore
     from spikehtr.evaluation.evaluating import Evaluation
     from spikehtr.inference import Precision
     from spikehtr.text import Charset
@@ -148,7 +149,11 @@ def _evaluations(
         loaded = read_with(trained, overrides)
         if fit and loaded.config.model != trained.config.model:
             raise SpikeHTRError("--calibrate is for the model as its file has it: leave model.* settings out")
-        opened.append((model, loaded, _open(data, split, loaded.config, loaded.charset)))
+        parts = _open(data, split, loaded.config, loaded.charset)
+        learned = trained.notes.get("data", {}).get("digest")
+        if split in ("all", "train") and any(lines.store.digest() == learned for lines in parts.values()):
+            typer.echo(f"{model} was trained on lines that are among these: on others it will read worse", err=True)
+        opened.append((model, loaded, parts))
     read = []
     for model, loaded, parts in opened:
         about = {"model": str(model), "data": list(parts), "split": split, "precision": precision}
@@ -188,17 +193,30 @@ def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict
             store = open_lines(
                 [source], config.model.height, config.data.max_width, progress, straighten=config.data.straighten
             )
-        rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
+        rows = _rows(store, source, split)
         for name, count in store.meta["lines"].items():
             there[name] = there.get(name, 0) + count
         if len(rows):
             parts[source] = Lines(store, rows, charset, config.data.max_width, labelled=False)
     if not parts:
         found = ", ".join(f"{name} ({count})" for name, count in sorted(there.items()))
-        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all")
+        held = "; --split validation reads those that `train` holds out of them" if set(there) == {"none"} else ""
+        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all{held}")
     for source in [source for source in data if source not in parts]:
         typer.echo(f"{source}: no line of split {split!r}, left out", err=True)
     return parts
+
+
+def _rows(store: LineStore, source: str, split: str) -> Indices:
+    """Of data without marks the validation lines are those that `train` holds out."""
+    if split == "all":
+        return store.rows()
+    if split == "validation" and len(store.unmarked()) == len(store):
+        from spikehtr.training.sets import held_out, split_rows
+
+        typer.echo(f"{source}: {held_out(store)}", err=True)
+        return split_rows(store)[1]
+    return store.rows(split)  # type: ignore[arg-type]
 
 
 def _compare(a: Evaluation, b: Evaluation, output: Path | None, worst: int, command: str, as_json: bool) -> None:

@@ -149,6 +149,12 @@ def _check_unicode(sample: Sample, report: Report) -> None:
     if sample.text != unicodedata.normalize("NFC", sample.text):
         message = "letters and accents are stored apart (not NFC); normalisation joins them"
         report.add("decomposed text", sample.origin, message, "none needed; save as NFC to be consistent", "warning")
+    other = {c: normalise(c) for c in sorted(set(sample.text)) if not c.isspace() and normalise(c) != c}
+    if other:
+        some = ", ".join(f"{show([c])} as {become!r}" for c, become in other.items())
+        report.add(
+            "respelled", sample.origin, f"learned and scored: {some}", "none needed, if that is wanted", "warning"
+        )
 
 
 def _count(summary: SplitSummary, facts: Facts) -> None:
@@ -192,7 +198,8 @@ def _check_charset(splits: dict[str, SplitSummary], facts: list[Facts], report: 
         unknown = sorted(set(line.text) - known.keys()) if line.split != "train" else []
         if unknown:
             message = f"characters that no training line has: {show(unknown)}"
-            report.add("unknown character", line.origin, message, "add such lines to train, or respell", "warning")
+            remedy = "add such lines to train, or respell; or train with --allow-unknown"
+            report.add("unknown character", line.origin, message, remedy, "warning")
 
 
 def _check_leaks(facts: list[Facts], report: Report) -> None:

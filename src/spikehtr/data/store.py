@@ -138,6 +138,10 @@ class LineStore:
         """The row numbers of lines that belong to no split."""
         return np.flatnonzero(~np.isin(self.splits, get_args(Split)))
 
+    def sets(self) -> NDArray[np.str_]:
+        """Of each row, the name of the set it was read from."""
+        return np.concatenate([np.asarray(batch["source"].to_pylist(), dtype=np.str_) for batch in self._batches])
+
     def _locate(self, row: int) -> tuple[pa.RecordBatch, int]:
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of a store of {len(self)}")

@@ -50,9 +50,9 @@ def pooled(groups: Sequence[Sequence[float]]) -> Spread | None:
 
 
 def mean_interval(values: Sequence[float], spread: Spread) -> tuple[float, float]:
-    """It ends at 1, the rate of a network that reads nothing, or at the mean where that is higher."""
+    """It ends at 1, the rate of a network that reads nothing, or at the highest rate where that is higher."""
     middle, times = _mean(values), math.exp(min(spread.reach / math.sqrt(len(values)), _MOST))
-    return middle / times, min(middle * times, max(middle, 1.0))
+    return middle / times, min(middle * times, max(*values, middle, 1.0))
 
 
 def difference_interval(a: Sequence[float], b: Sequence[float], spread: Spread) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -211,17 +212,23 @@ def _with_log(log: Log | None, tell: Tell | None) -> Tell:
 
 @contextmanager
 def stop_on_interrupt(run: Run) -> Iterator[None]:
-    """Ctrl-C ends the run after the step under way, saved; a second one ends it at once."""
+    """Ctrl-C, or a batch system's SIGTERM, ends the run after the step under way, saved; a second one at once."""
     if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
         yield
         return
 
     def stop(*_: object) -> None:
         run.stopping = True
-        signal.signal(signal.SIGINT, before)
+        restore()
+        if run.leads:
+            print("\nstopping after the step or validation under way; once more stops at once", file=sys.stderr)
 
-    before = signal.signal(signal.SIGINT, stop)
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()

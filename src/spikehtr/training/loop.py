@@ -109,6 +109,8 @@ class Run:
         found = load_checkpoint(self.folder)
         # As settings, not as text: a key that is new since then has its default, which is what happened before it.
         begun = Config.from_dict(found.state["config"])
+        here = self.config.data  # how a machine loads lines changes nothing else
+        begun = begun.with_overrides({"data.workers": here.workers, "data.cache_mb": here.cache_mb})
         if begun != self.config or found.state["limit"] != self.schedule.limit:
             then, now = found.state["limit"] | begun.flat(), self.schedule.limit | self.config.flat()
             changed = [f"{key} was {then[key]}, is {now[key]}" for key in now if then[key] != now[key]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,11 +27,12 @@ class Sets:
 
 
 def split_rows(store: LineStore) -> tuple[Indices, Indices]:
-    """Rows to train on and to validate with: as they are marked. Where none is marked as training, those that are not
-    marked at all are trained on, every tenth of them held out to validate if none is marked for that."""
+    """Rows to train on and to validate with: as they are marked. A set of several in which nothing is marked is
+    trained on. Where no line is marked as training, those that are not marked at all are trained on, every tenth of
+    them held out to validate if none is marked for that."""
     train, validation = store.rows("train"), store.rows("validation")
     if len(train):
-        return train, validation
+        return np.sort(np.concatenate([train, _plain_sets(store)])), validation
     unmarked = store.unmarked()
     if len(store) and not len(unmarked):
         raise SpikeHTRError(f"all {len(store)} lines are marked as validation or test: mark some as train")
@@ -40,10 +42,21 @@ def split_rows(store: LineStore) -> tuple[Indices, Indices]:
     return unmarked[~held], unmarked[held]
 
 
+def _plain_sets(store: LineStore) -> Indices:
+    """The rows of sets in which no line is marked."""
+    unmarked = store.unmarked()
+    if not len(unmarked):
+        return unmarked
+    sets = store.sets()
+    return unmarked[~np.isin(sets[unmarked], np.delete(sets, unmarked))]
+
+
 def held_out(store: LineStore) -> str:
     """A remark, where which lines to train on or to validate with is of our choosing; else nothing."""
     count, told = len(store.unmarked()), "no line is marked as training"
-    if len(store.rows("train")) or not count:
+    if len(store.rows("train")):
+        return "; ".join(_beside_marks(store, count))
+    if not count:
         return ""
     if count < len(store):
         told += f" and {len(store) - count} as validation or test"
@@ -52,6 +65,18 @@ def held_out(store: LineStore) -> str:
     if count < _HOLD_OUT:
         return f"{told}: all {count} are trained on, too few to hold any out to validate"
     return f"{told}: every {_HOLD_OUT}th of {count} is held out to validate"
+
+
+def _beside_marks(store: LineStore, unmarked: int) -> Iterator[str]:
+    """What becomes of lines that are not marked, and of a choice that cannot be made, where some are for training."""
+    plain = _plain_sets(store)
+    if len(plain):
+        names = ", ".join(sorted(set(store.sets()[plain])))
+        yield f"nothing is marked in {names}: all {len(plain)} lines are trained on"
+    if unmarked > len(plain):
+        yield f"{unmarked - len(plain)} lines belong to no split and are left out"
+    if not len(store.rows("validation")):
+        yield "no line is marked as validation: the last weights are kept, not the best"
 
 
 def training_sets(

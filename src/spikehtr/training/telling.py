@@ -92,5 +92,5 @@ def not_finite(run: Run, step: int) -> TrainingError:
     return TrainingError(
         f"the loss or its gradient is not finite at step {step}; look at its lines: {ids}"
         f"{f' and {more} more' if more > 0 else ''} (all in {run.folder / BAD_LINES}). "
-        "Where they are in order, a lower training.learning_rate helps; --resume goes on from the checkpoint before it"
+        "Where they are in order, a lower training.learning_rate helps: start a new folder with it"
     )

@@ -18,7 +18,7 @@ def test_a_line_has_its_text_polygon_baseline_and_names(tmp_path):
     folder = tmp_path / "register"
     file = page(folder, page_line(more='<Baseline points="10,25 90,26"/>'))
     (sample,), report = gather(reader.read, folder)
-    assert (sample.id, sample.text, sample.document, sample.page) == ("p/l1", "Hello", "register", "p")
+    assert (sample.id, sample.text, sample.document, sample.page) == ("p/l1", "Hello", "p", "p")
     assert (sample.polygon, sample.box) == (SQUARE, None)
     assert sample.baseline == ((10.0, 25.0), (90.0, 26.0))
     assert sample.image == folder / "p.png"
@@ -203,7 +203,7 @@ def test_folders_named_like_splits_give_the_split(tmp_path):
     assert {(sample.split, sample.document) for sample in samples} == {
         ("train", "a"),
         ("validation", "b"),
-        ("test", None),
+        ("test", "t"),  # the page itself
     }
 
 

@@ -16,9 +16,9 @@ def test_the_archives_as_they_unpack(tmp_path):
     assert read2016.recognises(root)
     samples, report = gather(read2016.read, root)
     assert {sample.id: (sample.split, sample.document) for sample in samples} == {
-        "Seite0001/l1": ("train", None),
-        "Seite0002/l1": ("validation", None),
-        "Seite0003/l1": ("test", None),
+        "Seite0001/l1": ("train", "Seite0001"),
+        "Seite0002/l1": ("validation", "Seite0002"),
+        "Seite0003/l1": ("test", "Seite0003"),
     }
     assert not report.counts
 

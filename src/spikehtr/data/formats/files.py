@@ -70,14 +70,16 @@ def split_of(file: Path, root: Path) -> Split | None:
     return next((split for name in _folder_names(file.parent, root) if (split := split_named(name))), None)
 
 
-def document_of(file: Path, root: Path) -> str | None:
-    """The nearest folder's name, passing over `page`, `images` and the like; a split is no document."""
-    for name in _folder_names(file.parent, root):
+def document_of(file: Path, root: Path, page: str | None = None) -> str | None:
+    """The nearest folder's name, passing over `page`, `images` and the like; a split is no document. Where `page` is
+    known, it is one by itself unless it lies in a folder below the root."""
+    names = _folder_names(file.parent, root)
+    for name in names if page is None else names[:-1]:
         if split_named(name):
-            return None
+            return page
         if name and name.lower() not in _KIND_FOLDERS:
             return name
-    return None
+    return page
 
 
 class UniqueNames:

@@ -105,7 +105,7 @@ def _samples(
     band = band_height(shapes, height)
     page_id = names.take(file.stem, file, report)
     line_names = UniqueNames()
-    split, document = split_of(file, root), document_of(file, root)
+    split, document = split_of(file, root), document_of(file, root, file.stem)
     for line, raw in zip(page.lines, shapes, strict=True):
         where = f"{file}, line {line.id}"
         if not has_text(line.text, where, report):
