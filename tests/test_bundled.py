@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import torch
 from rapidfuzz.distance import Levenshtein
 from typer.testing import CliRunner
 
@@ -66,3 +67,9 @@ def test_it_is_not_changed_in_place():
     result = CliRunner().invoke(app, ["evaluate", BUNDLED, "-d", "nowhere", "--calibrate"])
     assert "change a copy" in str(result.exception)
     assert MODEL.read_bytes() == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_said_at_once():
+    with pytest.raises(SpikeHTRError, match="finds no GPU here"):
+        Recognizer.load("nowhere.safetensors", device="cuda")

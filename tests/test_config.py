@@ -74,6 +74,8 @@ def test_layout_overrides_the_blocks():
         ("model.lif.V_th=2", "did you mean 'model.lif.threshold'"),
         ("model.redcuer=none", "did you mean 'model.reducer'"),
         ("training.lr=1", "did you mean 'training.learning_rate'"),
+        ("lerning_rate=1", "did you mean 'training.learning_rate'"),
+        ("data.height=1", "did you mean 'model.height'"),
         ("training.learing_rate=1", "did you mean 'training.learning_rate'"),
         ("model.reducer=none", "is a section"),
         ("model.reducer.mode=keep", "'keep-and-merge'"),

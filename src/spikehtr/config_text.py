@@ -64,7 +64,9 @@ def unknown_key(asked: str, keys: Sequence[str], unknown: str | None = None) -> 
     meant = _SYMBOLS.get(asked.removeprefix("model.")) or tails.get(asked)
     near = f"; did you mean {meant!r}?" if meant else ""
     section, _, name = asked.rpartition(".")
-    beside = {key.rpartition(".")[2]: key for key in choices if key.rpartition(".")[0] == section}
+    beside = {key.rpartition(".")[2]: key for key in choices if section and key.rpartition(".")[0] == section}
+    if not near and name in tails:  # the right name, in a wrong place
+        near = f"; did you mean {tails[name]!r}?"
     if not near and (close := difflib.get_close_matches(name, list(beside), n=1, cutoff=0.5)):
         near = f"; did you mean {beside[close[0]]!r}?"
     if not near and not beside:  # a section that is not there

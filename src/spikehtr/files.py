@@ -6,13 +6,11 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from spikehtr.errors import SpikeHTRError
-
-os.umask(_MASK := os.umask(0))
 
 
 @contextmanager
@@ -25,8 +23,13 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     # Of the name only a beginning, to know it by: names are limited in bytes, of which a character may need four.
     temporary = target.with_name(f".{target.name[:32]}.{secrets.token_hex(6)}.tmp")
     try:
+        temporary.touch()
+        usual = temporary.stat().st_mode
+        temporary.unlink()
         yield temporary
-        temporary.chmod(0o666 & ~_MASK)  # whoever wrote it may have kept it to himself
+        if temporary.stat().st_mode != usual:  # a library may keep to its user what it writes
+            with suppress(OSError):
+                temporary.chmod(usual)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -95,12 +95,12 @@ class Recognizer:
         `straighten`: whether lines are made level before they are read; by default as the model has it
         (`data.straighten`).
         """
+        if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+            raise SpikeHTRError(f"device {str(device)!r}: PyTorch finds no GPU here; take device='cpu'")
         loaded = load_model(path)
         config = loaded.config
         if straighten is not None:
             config = config.with_overrides({"data.straighten": straighten})
-        if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-            raise SpikeHTRError(f"device {str(device)!r}: PyTorch finds no GPU here; take device='cpu'")
         net = loaded.net.to(device)
         reader = make_reader(net, precision)
         return cls(net, config, loaded.charset, loaded.temperature, Path(path).name, reader)

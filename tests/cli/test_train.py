@@ -290,7 +290,7 @@ def test_lines_without_marks_can_be_evaluated(place, tmp_path):
     model, data = tmp_path / "r" / "best.safetensors", place / "lines.arrow"
     wrong = run("evaluate", model, "-d", data)
     assert wrong.returncode == 2
-    assert "--split validation reads those that `train` holds out of them" in wrong.stderr
+    assert "--split validation for those that `train` holds out of it" in wrong.stderr
     held = run("evaluate", model, "-d", data, "--split", "validation", "--json")
     assert "every 10th of 30 is held out" in held.stderr
     assert json.loads(held.stdout)["lines"] == 3

@@ -113,3 +113,16 @@ def test_texts_that_normalising_changes_are_told(tmp_path):
     assert len(found) == 1
     assert "'\u017f' (U+017F) as 's'" in found[0].message
     assert "'\u00ac' (U+00AC) as ''" in found[0].message
+
+
+def test_a_set_without_marks_beside_one_with_them_counts_as_trained_on(tmp_path):
+    add(tmp_path / "a" / "train", "one", "abc")
+    add(tmp_path / "a" / "test", "two", "abd")
+    add(tmp_path / "b", "three", "dzz")
+    Image.open(tmp_path / "a" / "train" / "one.png").save(tmp_path / "b" / "twin.png")
+    (tmp_path / "b" / "twin.gt.txt").write_text("abc")
+    found = check_data([tmp_path / "a", tmp_path / "b"], Config())
+    assert "unknown character" not in kinds(found, "warning")
+    assert "leak" not in kinds(found, "error")
+    alone = check_data([tmp_path / "a"], Config())
+    assert kinds(alone, "warning")["unknown character"] == 1

@@ -25,7 +25,7 @@ def test_the_spread_is_pooled_within_variants():
     assert math.sqrt(low * high) == pytest.approx(0.02)
     assert math.log(high / 0.02) == pytest.approx(4.3027 / math.sqrt(2), abs=1e-3)
     assert mean_interval([0.1, 0.9], spread)[1] == 1.0  # a rate has an end
-    assert mean_interval([0.9, 1.1], spread)[1] == 1.1  # but no seed is beyond it
+    assert mean_interval([0.9, 1.1], spread)[1] == 1.1  # the cut is not below a seed
 
 
 def test_no_error_at_all_counts_as_next_to_none():

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -68,6 +70,31 @@ def test_a_recorded_update_is_the_update_it_stands_for(optimizer, device):
     for before, a, b in zip(start, *nets, strict=True):
         assert torch.allclose(a, b, atol=1e-6)
         assert not torch.allclose(a, before, atol=1e-3)
+
+
+def test_an_update_for_which_a_recording_finds_no_memory_is_made_all_the_same():
+    net = torch.nn.ParameterList([torch.ones(3)])
+    made = make_optimizer(net, TrainingConfig(learning_rate=0.1))
+    asked = []
+
+    class Full(Rehearsals):
+        def capture(self, work, rehearse):
+            asked.append(work)
+            raise torch.OutOfMemoryError
+
+    def work():
+        made.step()
+        return torch.zeros(())
+
+    update = GraphedUpdate(work, net.parameters(), made, torch.device("cpu"))
+    update.recordings = Full()
+    seen = [net[0].clone()]
+    for _ in range(4):
+        net[0].grad = torch.ones(3)
+        update(0.1)
+        seen.append(net[0].detach().clone())
+    assert all((after < before).all() for before, after in pairwise(seen))
+    assert len(asked) == 1  # and not asked for again
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on a GPU; there is none here")

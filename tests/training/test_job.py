@@ -1,5 +1,6 @@
 import json
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,3 +108,15 @@ def test_a_signal_stops_a_run_after_its_step_and_says_so(number, capsys):
         assert signal.getsignal(number) is before  # a second one ends it at once
     assert "once more stops at once" in capsys.readouterr().err
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_is_heard_where_nobody_listens(monkeypatch):
+    class Gone:
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    run = SimpleNamespace(stopping=False, leads=True)
+    with stop_on_interrupt(run):
+        signal.raise_signal(signal.SIGINT)
+    assert run.stopping

@@ -193,30 +193,32 @@ def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict
             store = open_lines(
                 [source], config.model.height, config.data.max_width, progress, straighten=config.data.straighten
             )
-        rows = _rows(store, source, split)
+        rows = _rows(store, source, split, alone=len(data) == 1)
         for name, count in store.meta["lines"].items():
             there[name] = there.get(name, 0) + count
         if len(rows):
             parts[source] = Lines(store, rows, charset, config.data.max_width, labelled=False)
     if not parts:
         found = ", ".join(f"{name} ({count})" for name, count in sorted(there.items()))
-        held = "; --split validation reads those that `train` holds out of them" if set(there) == {"none"} else ""
-        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all{held}")
+        held = split != "validation" and len(data) == 1 and not there.keys() & {"train", "validation"}
+        more = "; --split validation for those that `train` holds out of it" if held else ""
+        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all{more}")
     for source in [source for source in data if source not in parts]:
         typer.echo(f"{source}: no line of split {split!r}, left out", err=True)
     return parts
 
 
-def _rows(store: LineStore, source: str, split: str) -> Indices:
-    """Of data without marks the validation lines are those that `train` holds out."""
+def _rows(store: LineStore, source: str, split: str, alone: bool) -> Indices:
+    """Of data without marks, `alone`, the validation lines are those that `train` holds out of it."""
     if split == "all":
         return store.rows()
-    if split == "validation" and len(store.unmarked()) == len(store):
+    found = store.rows(split)  # type: ignore[arg-type]
+    if split == "validation" and alone and not len(found) and not len(store.rows("train")) and len(store.unmarked()):
         from spikehtr.training.sets import held_out, split_rows
 
-        typer.echo(f"{source}: {held_out(store)}", err=True)
+        typer.echo(f"{source}, as a training on it alone has it: {held_out(store)}", err=True)
         return split_rows(store)[1]
-    return store.rows(split)  # type: ignore[arg-type]
+    return found
 
 
 def _compare(a: Evaluation, b: Evaluation, output: Path | None, worst: int, command: str, as_json: bool) -> None:

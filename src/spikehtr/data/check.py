@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Facts:
     aspect: float  # of the image as it came
     digest: bytes  # of the pixels
     outline: int  # 64 bits that like-looking lines share
+    place: tuple[int, str | None]  # what it was read from
 
 
 @dataclass
@@ -101,20 +102,21 @@ def check_data(
         if progress:
             progress(done)
     if deep:
-        _check_charset(result.splits, facts, result.report)
+        facts = _as_trained(facts)
+        _check_charset(facts, result.report)
         _check_leaks(facts, result.report)
     return result
 
 
 def _examine_all(specs: Sequence[str | Path], config: Config, report: Report) -> Iterator[list[Facts | None]]:
-    samples = (sample for spec in specs for sample in read(spec, report))
+    samples = ((number, sample) for number, spec in enumerate(specs) for sample in read(spec, report))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         while chunk := list(islice(samples, _CHUNK)):
-            found = pool.map(lambda sample: _examine(sample, config), chunk)
-            yield [_note(sample, facts, report) for sample, facts in zip(chunk, found, strict=True)]
+            found = pool.map(lambda one: _examine(one[0], one[1], config), chunk)
+            yield [_note(sample, facts, report) for (_, sample), facts in zip(chunk, found, strict=True)]
 
 
-def _examine(sample: Sample, config: Config) -> Facts | ImageError:
+def _examine(number: int, sample: Sample, config: Config) -> Facts | ImageError:
     try:
         image = line_image(sample)
     except ImageError as error:
@@ -123,7 +125,8 @@ def _examine(sample: Sample, config: Config) -> Facts | ImageError:
     digest = hashlib.blake2b(line.tobytes(), digest_size=12).digest()
     aspect = image.width / image.height
     text, split = normalise(sample.text), sample.split or "none"
-    return Facts(sample.origin, split, text, line.shape[1], aspect, digest, _outline(line))
+    place = (number, sample.source)
+    return Facts(sample.origin, split, text, line.shape[1], aspect, digest, _outline(line), place)
 
 
 def _outline(line: NDArray[np.uint8]) -> int:
@@ -189,13 +192,19 @@ def _check_line(facts: Facts, config: Config, report: Report) -> None:
         report.add("odd shape", facts.origin, message, "look whether it is one whole line", "warning")
 
 
-def _check_charset(splits: dict[str, SplitSummary], facts: list[Facts], report: Report) -> None:
+def _as_trained(facts: list[Facts]) -> list[Facts]:
+    """Where some lines are marked as training, sets in which nothing is marked are trained on, too."""
+    if all(line.split != "train" for line in facts):
+        return facts
+    marked = {line.place for line in facts if line.split != "none"}
+    return [line if line.place in marked else replace(line, split="train") for line in facts]
+
+
+def _check_charset(facts: list[Facts], report: Report) -> None:
     """Characters of other splits that training never shows: the model cannot write them."""
-    if "train" not in splits:
-        return
-    known = splits["train"].charset
-    for line in facts:
-        unknown = sorted(set(line.text) - known.keys()) if line.split != "train" else []
+    known = {c for line in facts if line.split == "train" for c in line.text}
+    for line in facts if known else ():
+        unknown = sorted(set(line.text) - known) if line.split != "train" else []
         if unknown:
             message = f"characters that no training line has: {show(unknown)}"
             remedy = "add such lines to train, or respell; or train with --allow-unknown"

@@ -13,7 +13,7 @@ from pathlib import Path
 from spikehtr.data.formats import ln, locate, pages, parquet
 from spikehtr.data.formats.files import walk
 
-_READING = 6  # one more whenever the same files are made into other lines than before
+_READING = 7  # one more whenever the same files are made into other lines than before
 _OURS = (".arrow", ".lock")  # stores and their locks; no reader looks for them in a folder
 
 

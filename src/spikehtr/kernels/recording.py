@@ -49,7 +49,8 @@ class Recordings(Generic[T]):
     def add(self, key: Hashable, work: Callable[[], T], rehearse: bool = True) -> T:
         """Record what `work` asks of the device. It is done once before, too: what is made on first use (a compiled
         kernel, a library's workspace) must not be in the recording. Not to `rehearse` is for work that must not be done
-        twice, by who has done its like before; what it gives is there after the first replay."""
+        twice, and whose like was done before: what it gives is there after the first replay, and what a library makes
+        for a stream is made in the recording, which keeps it."""
         replay, held = self.capture(work, rehearse)
         self.kept[key] = (replay, held)
         return held

@@ -92,15 +92,19 @@ class GraphedUpdate:
         if not self.recordings.wanted(key):
             return self.work()
         found = [p.grad for p in learning if p.grad is not None]
-        if key not in self.places:
-            self.places[key] = [torch.empty_like(gradient) for gradient in found]
-        places = self.places[key]
-        torch._foreach_copy_(places, found)
-        for p, place in zip(learning, places, strict=True):
-            p.grad = place
-        self.rate.fill_(rate)
-        if key not in self.recordings.kept:
-            self.recordings.add(key, self._run, rehearse=False)
+        try:
+            if key not in self.places:
+                self.places[key] = [torch.empty_like(gradient) for gradient in found]
+            torch._foreach_copy_(self.places[key], found)
+            for p, place in zip(learning, self.places[key], strict=True):
+                p.grad = place
+            self.rate.fill_(rate)
+            if key not in self.recordings.kept:
+                self.recordings.add(key, self._run, rehearse=False)
+        except torch.OutOfMemoryError:  # others have taken it: a recording is not worth a run
+            self.places.pop(key, None)
+            self.recordings.most = len(self.recordings.kept)
+            return self.work()
         self.recordings.replay(key)
         return self.number.clone()
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -221,7 +221,8 @@ def stop_on_interrupt(run: Run) -> Iterator[None]:
         run.stopping = True
         restore()
         if run.leads:
-            print("\nstopping after the step or validation under way; once more stops at once", file=sys.stderr)
+            with suppress(OSError, RuntimeError):  # what reads it may be gone; it may be writing just now
+                print("\nstopping after the step or validation under way; once more stops at once", file=sys.stderr)
 
     def restore() -> None:
         for number, handler in before.items():
