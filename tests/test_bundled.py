@@ -3,8 +3,10 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from rapidfuzz.distance import Levenshtein
 from typer.testing import CliRunner
 
@@ -73,3 +75,12 @@ def test_it_is_not_changed_in_place():
 def test_a_gpu_that_is_not_there_is_said_at_once():
     with pytest.raises(SpikeHTRError, match="finds no GPU here"):
         Recognizer.load("nowhere.safetensors", device="cuda")
+
+
+def test_it_reads_nothing_on_empty_paper():
+    rng = np.random.default_rng(0)
+    uneven = np.linspace(250, 170, 900) + rng.normal(0, 3, (64, 900))
+    papers = [np.full((64, 400), 255), np.full((64, 1500), 190), uneven, uneven[:, 500:620]]
+    lines = [Image.fromarray(paper.clip(0, 255).astype(np.uint8)) for paper in papers]
+    read = Recognizer.load(precision="fp32").transcribe(lines)
+    assert [line.text for line in read] == [""] * len(papers)

@@ -32,6 +32,7 @@ _LINES = {
         "elastic": 3.3,
         "noise": 0.07,
         "stroke": 1.0,
+        "blank": 0.02,
     },
 }
 TIERS: dict[str, dict[str, Any]] = {

@@ -253,3 +253,48 @@ def test_wrong_use_is_explained_and_exits_with_2(run, place, args, says):
 def test_arguments_that_typer_refuses(run):
     assert run("a.safetensors")[0] == 2
     assert run("a.safetensors", "-d", "old", "--worst", "201")[0] == 2
+
+
+class TestReadings:
+    """What another program has read, in place of a model."""
+
+    def test_an_evaluations_own_table_gives_its_rates(self, run, tmp_path):
+        code, out, _ = run("a.safetensors", *BOTH, "--json", "-o", str(tmp_path))
+        ours = json.loads(out)
+        code, out, _ = run(str(tmp_path / "lines.tsv"), *BOTH, "--json")
+        theirs = json.loads(out)
+        assert code == 0
+        assert theirs["rates"] == ours["rates"]
+        assert theirs["sets"].keys() == ours["sets"].keys()
+        assert [p["text"] for p in theirs["predictions"]] == [p["text"] for p in ours["predictions"]]
+        assert [p["confidence"] for p in theirs["predictions"]] == [p["confidence"] for p in ours["predictions"]]
+
+    def test_beside_a_model(self, run, tmp_path):
+        _, out, _ = run("a.safetensors", "-d", "old", "--json")
+        rows = [f"{p['id']}\t{p['reference']}" for p in json.loads(out)["predictions"]]
+        (tmp_path / "their.txt").write_text("\n".join(rows[1:]))
+        code, out, err = run(str(tmp_path / "their.txt"), "a.safetensors", "-d", "old", "-o", str(tmp_path / "both"))
+        assert code == 0, err
+        assert "1 lines are not in it" in err
+        assert "A: " in out.splitlines()[0]
+        with (tmp_path / "both/lines.tsv").open(newline="") as file:
+            table = list(csv.DictReader(file, delimiter="\t"))
+        assert [row["errors_A"] for row in table] == [str(len(table[0]["reference"])), "0", "0"]
+        assert table[0]["confidence_A"] == ""
+        assert table[0]["confidence_B"] != ""
+        assert (tmp_path / "both/A/worst.png").is_file()
+
+    def test_another_programs_lines_of_other_data(self, run, tmp_path):
+        (tmp_path / "their.tsv").write_text("nobody's line\tink\n")
+        code, _, err = run(str(tmp_path / "their.tsv"), "-d", "old")
+        assert code == 2
+        assert "those of the data like" in err
+
+    def test_what_only_a_model_can_do(self, run, tmp_path):
+        (tmp_path / "their.tsv").write_text("1\tink\n")
+        code, _, err = run(str(tmp_path / "their.tsv"), "-d", "old", "--calibrate")
+        assert code == 2
+        assert "no model file" in err
+        code, _, err = run(str(tmp_path / "their.tsv"), "-d", "old", "-s", "model.reducer.mode=none")
+        assert code == 2
+        assert "have been read" in err

@@ -1,4 +1,4 @@
-"""`spikehtr evaluate`: how well a model reads, or which of two reads better."""
+"""`spikehtr evaluate`: how well a model or another program reads, or which of two reads better."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.config import Config
-    from spikehtr.data.batching import Indices, Lines
+    from spikehtr.data.batching import Indices
     from spikehtr.data.store import LineStore
     from spikehtr.evaluation.evaluating import Evaluation
     from spikehtr.inference import Precision
-    from spikehtr.text import Charset
 
 
 def evaluate(
@@ -30,7 +29,8 @@ def evaluate(
         list[Path],
         typer.Argument(
             metavar="MODEL [OTHER]",
-            help="A model file (.safetensors), or two to compare; bundled: the one that comes along.",
+            help="A model file (.safetensors; bundled: the one that comes along), or what another program has read: "
+            "a table of ids and texts (.tsv, .txt), or a folder of ID.txt, PAGE or ALTO files. Two to compare them.",
         ),
     ],
     data: Annotated[
@@ -64,13 +64,18 @@ def evaluate(
 
     Intervals are by bootstrap over documents where they are known, else over lines. Words are counted both ways, cut at
     white space and with punctuation split off. With two models, both read the same lines, and a paired bootstrap says
-    whether their difference is real.
+    whether their difference is real. What another program has read is counted in the same way, line by line, by the
+    lines' ids.
 
     --calibrate makes confidences mean what they say: 0.9 where nine of ten are right. It changes one note in the model
     file and no weight. Give it validation lines, and look at the calibration error of the test lines afterwards.
     """
     if len(models) > 2:
         raise SpikeHTRError(f"one model, or two to compare, not {len(models)}: compare them in pairs")
+    from spikehtr.evaluation.readings import are_readings
+
+    if overrides and all(map(are_readings, models)):
+        raise SpikeHTRError("-s changes how a model reads; these lines have been read")
     if calibrate:
         _check_calibration(models, split)
     split = split or ("validation" if calibrate else "test")
@@ -105,10 +110,13 @@ def evaluate(
 def _check_calibration(models: list[Path], split: str | None) -> None:
     """Wrong use is found out before lines are read."""
     from spikehtr.cli.options import writable
+    from spikehtr.evaluation.readings import are_readings
     from spikehtr.weights import check_changeable
 
     if len(models) > 1:
         raise SpikeHTRError("--calibrate takes one model: calibrate each by itself, then compare")
+    if are_readings(models[0]):
+        raise SpikeHTRError(f"{models[0]}: no model file, but what one has read; --calibrate changes a model's file")
     check_changeable(models[0])
     writable(models[0])
     if split == "test":
@@ -139,50 +147,66 @@ def _evaluations(
     precision: Precision,
 ) -> list[Evaluation]:
     """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
+    from spikehtr.data.batching import Lines
     from spikehtr.evaluation.evaluating import evaluate_lines
+    from spikehtr.evaluation.readings import are_readings
     from spikehtr.inference import make_reader
     from spikehtr.weights import load_model, read_with
 
+    read: list[Evaluation | None] = [None] * len(models)
     opened = []
-    for model in models:
+    for place, model in enumerate(models):
+        if are_readings(model):
+            read[place] = _readings(model, data, split)
+            continue
         trained = load_model(model)
         loaded = read_with(trained, overrides)
         if fit and loaded.config.model != trained.config.model:
             raise SpikeHTRError("--calibrate is for the model as its file has it: leave model.* settings out")
-        parts = _open(data, split, loaded.config, loaded.charset)
+        found = _open(data, split, loaded.config)
         learned = trained.notes.get("data", {}).get("digest")
-        if split in ("all", "train") and any(lines.store.digest() == learned for lines in parts.values()):
+        if split in ("all", "train") and any(store.digest() == learned for store, _ in found.values()):
             typer.echo(f"{model} was trained on lines that are among these: on others it will read worse", err=True)
-        opened.append((model, loaded, parts))
-    read = []
-    for model, loaded, parts in opened:
+        wide = loaded.config.data.max_width
+        parts = {
+            source: Lines(store, rows, loaded.charset, wide, labelled=False) for source, (store, rows) in found.items()
+        }
+        opened.append((place, model, loaded, parts))
+    for place, model, loaded, parts in opened:
         about = {"model": str(model), "data": list(parts), "split": split, "precision": precision}
         about |= {"set": overrides} if overrides else {}
         net = loaded.net.to(device).eval()
         with counting(f"reading with {model.name}", sum(map(len, parts.values()))) as progress:
-            read.append(
-                evaluate_lines(
-                    net,
-                    list(parts.values()),
-                    list(parts),
-                    batch_size=batch_size,
-                    workers=loaded.config.data.workers,
-                    temperature=loaded.temperature,
-                    fit=fit,
-                    about=about,
-                    progress=progress,
-                    reader=make_reader(net, precision, graphs="none"),
-                )
+            read[place] = evaluate_lines(
+                net,
+                list(parts.values()),
+                list(parts),
+                batch_size=batch_size,
+                workers=loaded.config.data.workers,
+                temperature=loaded.temperature,
+                fit=fit,
+                about=about,
+                progress=progress,
+                reader=make_reader(net, precision, graphs="none"),
             )
-    return read
+    return [evaluation for evaluation in read if evaluation is not None]
 
 
-def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict[str, Lines]:
+def _readings(path: Path, data: list[str], split: str) -> Evaluation:
+    """What another program has read of the data; the report shows its lines as `swift` would have them."""
+    from spikehtr.config import Config
+    from spikehtr.evaluation.readings import evaluate_readings
+
+    parts = _open(data, split, Config.preset("swift"))
+    about = {"model": str(path), "data": list(parts), "split": split}
+    return evaluate_readings(path, parts, about, lambda message: typer.echo(message, err=True))
+
+
+def _open(data: list[str], split: str, config: Config) -> dict[str, tuple[LineStore, Indices]]:
     """The lines of the split in each source; a source that has none is named, all sources without one are an error."""
-    from spikehtr.data.batching import Lines
     from spikehtr.data.compiling import open_lines
 
-    parts: dict[str, Lines] = {}
+    parts: dict[str, tuple[LineStore, Indices]] = {}
     there: dict[str, int] = {}
     once: dict[str, str] = {}
     for source in data:
@@ -197,7 +221,7 @@ def _open(data: list[str], split: str, config: Config, charset: Charset) -> dict
         for name, count in store.meta["lines"].items():
             there[name] = there.get(name, 0) + count
         if len(rows):
-            parts[source] = Lines(store, rows, charset, config.data.max_width, labelled=False)
+            parts[source] = store, rows
     if not parts:
         found = ", ".join(f"{name} ({count})" for name, count in sorted(there.items()))
         held = split != "validation" and len(data) == 1 and not there.keys() & {"train", "validation"}

@@ -31,7 +31,7 @@ def match_lines(a: Evaluation, b: Evaluation) -> tuple[Evaluation, Evaluation]:
     places = {key: place for place, key in enumerate(theirs)}
     common = [(here, places[key]) for here, key in enumerate(ours) if key in places]
     if not common:
-        raise SpikeHTRError("the two models have no line in common: nothing can be compared")
+        raise SpikeHTRError("the two have no line in common: nothing can be compared")
     for here, there in common:
         if a.predictions[here].reference != b.predictions[there].reference:
             name = a.predictions[here].id
@@ -117,7 +117,8 @@ def comparison_lines(result: dict[str, Any]) -> Iterator[str]:
     yield ""
     for letter in (A, B):
         speed, ratio = result[letter]["lines_per_second"], result[letter]["keep_ratio"]
-        yield f"  {letter}: {speed:.1f} lines/s on {result[letter]['device']}, reduction ratio r {ratio:.3f}"
+        if speed is not None:
+            yield f"  {letter}: {speed:.1f} lines/s on {result[letter]['device']}, reduction ratio r {ratio:.3f}"
 
 
 def _set_title(name: str, part: dict[str, Any]) -> str:
@@ -139,7 +140,7 @@ def line_rows(a: Evaluation, b: Evaluation) -> list[dict[str, Any]]:
         row: dict[str, Any] = {name: getattr(ours, name) for name in ("set", "id", "document", "reference")}
         for letter, p in ((A, ours), (B, theirs)):
             errors = character_edits(p.reference, p.text).errors
-            row |= {f"text_{letter}": p.text, f"confidence_{letter}": p.confidence, f"errors_{letter}": errors}
+            row |= {f"text_{letter}": p.text, f"confidence_{letter}": finite(p.confidence), f"errors_{letter}": errors}
         rows.append(row | {"length": len(ours.reference)})
     return rows
 

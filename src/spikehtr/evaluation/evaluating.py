@@ -93,9 +93,7 @@ def evaluate_lines(
         before = len(predictions)
         ahead = (lambda done, before=before: progress(before + done)) if progress else None
         found = predict(net, lines, batch_size, workers, ahead, judge, reader)
-        if names is not None and len(lines.store.sources) == 1:
-            found = [p._replace(set=names[number]) for p in found]
-        predictions += found
+        predictions += found if names is None else named(found, lines.store, names[number])
         unknown += [missing for p in found if (missing := lines.charset.unknown(p.reference))]
         stores += [lines.store] * len(found)
     seconds = time.perf_counter() - start - judging
@@ -104,9 +102,7 @@ def evaluate_lines(
         result = fit_temperature(judge_characters(with_sureness(predictions)))
         temperature, fitted = result.temperature, {"fitted": asdict(result)}
     columns = [temperatures.index(1.0), temperatures.index(temperature)]
-    predictions = [_at(p, columns) for p in predictions]
-    short = short_names([p.set for p in predictions])
-    predictions = [p._replace(set=short[p.set]) for p in predictions]
+    predictions = with_short_sets([_at(p, columns) for p in predictions])
     measured = {
         "device": str(next(net.parameters()).device),
         "seconds": seconds,
@@ -116,6 +112,16 @@ def evaluate_lines(
         "unknown_characters": {"characters": sorted(set().union(*unknown)), "lines": len(unknown)},
     }
     return Evaluation(predictions, stores, (about or {}) | measured)
+
+
+def named(predictions: Sequence[Prediction], store: LineStore, name: str) -> list[Prediction]:
+    """A store's lines under the name that it goes by; one of several sources keeps theirs."""
+    return [p._replace(set=name) if len(store.sources) == 1 else p for p in predictions]
+
+
+def with_short_sets(predictions: Sequence[Prediction]) -> list[Prediction]:
+    short = short_names([p.set for p in predictions])
+    return [p._replace(set=short[p.set]) for p in predictions]
 
 
 def with_sureness(predictions: Sequence[Prediction]) -> list[tuple[str, Sureness]]:
@@ -136,6 +142,7 @@ def line_facts(prediction: Prediction) -> dict[str, Any]:
     edits = character_edits(prediction.reference, prediction.text)
     facts = prediction._asdict()
     del facts["row"], facts["sure"]
+    facts |= {name: finite(facts[name]) for name in ("confidence", "keep_ratio")}
     return facts | {"errors": edits.errors, "length": edits.length, "rate": finite(edits.rate)}
 
 

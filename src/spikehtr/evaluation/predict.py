@@ -20,8 +20,8 @@ class Prediction(NamedTuple):
     row: int  # of the store
     reference: str  # normalised
     text: str  # as the reference: `normalise` takes doubled and outer spaces away
-    confidence: float
-    keep_ratio: float  # l_b / L0, the reduction ratio r of this line
+    confidence: float  # nan where it is not known: another program's reading
+    keep_ratio: float  # l_b / L0, the reduction ratio r of this line; nan likewise
     id: str = ""  # unique within its set
     set: str = ""  # the source it came from
     document: str | None = None

@@ -53,7 +53,7 @@ def rates_of(predictions: Sequence[Prediction]) -> dict[str, Any]:
         "documents": len({(p.set, p.document) for p in predictions if p.document is not None}),
         **resampling(predictions),
         "rates": {name: _rate([counted(*pair) for pair in pairs], clusters) for name, counted in RATES.items()},
-        "keep_ratio": sum(p.keep_ratio for p in predictions) / max(1, len(predictions)),
+        "keep_ratio": finite(sum(p.keep_ratio for p in predictions) / max(1, len(predictions))),
         "whole_lines_right": sum(p.reference == p.text for p in predictions) / max(1, len(predictions)),
     }
 
@@ -74,7 +74,7 @@ def resampling(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
 
 def finite(number: float) -> float | None:
-    """A number that JSON can hold: a rate without any reference is None."""
+    """A number that JSON can hold: a rate without any reference is None, and so is what is not known."""
     return number if math.isfinite(number) else None
 
 

@@ -19,11 +19,11 @@ def about_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _measured(result: dict[str, Any]) -> list[tuple[str, str]]:
-    rows = [
-        ("lines read without an error", f"{result['whole_lines_right']:.1%}"),
-        ("reduction ratio r (tokens kept)", f"{result['keep_ratio']:.3f}"),
-        ("speed", f"{result['lines_per_second']:.1f} lines/s on {result['device']}"),
-    ]
+    rows = [("lines read without an error", f"{result['whole_lines_right']:.1%}")]
+    if result["keep_ratio"] is not None:
+        rows.append(("reduction ratio r (tokens kept)", f"{result['keep_ratio']:.3f}"))
+    if result["lines_per_second"] is not None:
+        rows.append(("speed", f"{result['lines_per_second']:.1f} lines/s on {result['device']}"))
     unknown = result.get("unknown_characters", {"lines": 0})
     if unknown["lines"]:
         shown = ", ".join(map(visible, unknown["characters"][:_TOLD]))
@@ -68,7 +68,8 @@ def set_table(result: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
             resampled,
             *(percent(o["rate"]) for o in others),
         ]
-        rows.append([name, part["lines"], *rates, f"{part['whole_lines_right']:.1%}", f"{part['keep_ratio']:.3f}"])
+        ratio = "-" if part["keep_ratio"] is None else f"{part['keep_ratio']:.3f}"
+        rows.append([name, part["lines"], *rates, f"{part['whole_lines_right']:.1%}", ratio])
     return head, rows
 
 

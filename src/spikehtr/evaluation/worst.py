@@ -5,6 +5,7 @@ Both texts are set in a monospaced font and aligned as the errors were counted: 
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
@@ -36,7 +37,7 @@ class ReadLine(NamedTuple):
     pixels: NDArray[np.uint8]  # [h, w]
     reference: str
     text: str
-    confidence: float
+    confidence: float  # nan: not known
     label: str = ""  # its id, say
 
 
@@ -91,7 +92,8 @@ def _draw(item: ReadLine, number: int) -> Image.Image:
     below = _ROW + picture.height + 8
     block = Image.new("RGB", (_WIDTH, below + len(rows) * (2 * _ROW + 6)), "white")
     draw = ImageDraw.Draw(block)
-    title = f"{number}.  CER {_percent(item)}  confidence {item.confidence:.2f}  {item.label}"
+    sure = f"  confidence {item.confidence:.2f}" if math.isfinite(item.confidence) else ""
+    title = f"{number}.  CER {_percent(item)}{sure}  {item.label}"
     draw.text((_MARGIN, 0), "".join(map(_glyph, title[:room])), fill=_SOFT, font=font)
     block.paste(picture, (_MARGIN, _ROW))
     box = (_MARGIN - 1, _ROW - 1, _MARGIN + picture.width, _ROW + picture.height)

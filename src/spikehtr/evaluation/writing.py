@@ -128,9 +128,8 @@ def show_line(
             # With two readings each would mark the reference in its own way.
             rows.append(("true", marked(reference, missed if len(readings) == 1 else []), ""))
         facts = line_facts(reading)
-        rows.append(
-            (name, marked(reading.text, added), f"{percent(facts['rate'])}, confidence {reading.confidence:.2f}")
-        )
+        sure = "" if facts["confidence"] is None else f", confidence {facts['confidence']:.2f}"
+        rows.append((name, marked(reading.text, added), f"{percent(facts['rate'])}{sure}"))
     first = readings[0]
     report.figure(_png(pixels), f"the line {first.id}", f"{first.set}: {first.id}")
     report.table([], rows)
