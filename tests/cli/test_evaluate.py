@@ -234,6 +234,8 @@ def test_calibration_is_noted_in_the_file_and_used_from_there(run, place, monkey
         (["a.safetensors", "-d", "nowhere"], "no such file or folder: nowhere"),
         (["a.safetensors", "-d", "empty"], "holds no handwriting data"),
         (["a.safetensors", "-d", "old", "--split", "validation"], "no line of split 'validation'; there are: test (3)"),
+        (["a.safetensors", "-d", "old", "--split", "val"], "no line of split 'validation'; there are: test (3)"),
+        (["a.safetensors", "-d", "old", "--split", "half"], "--split half: there are train, validation, test, and all"),
         (["a.safetensors", "-d", "old", "-o", "a.safetensors"], "a.safetensors: cannot be written"),
         (["a.safetensors", "-d", "old", "-s", "model.timesteps=2"], "a trained network cannot be changed"),
         (["a.safetensors", "-d", "old", "--calibrate", "-s", "model.reducer.k=2"], "leave model.* settings out"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import ReadingOverrides, pick_device
+from spikehtr.cli.options import ReadingOverrides, pick_device, which_split
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
@@ -38,7 +38,11 @@ def evaluate(
     ],
     split: Annotated[
         Optional[str],
-        typer.Option("--split", help="train, validation, test, or all. (default: test; with --calibrate validation)"),
+        typer.Option(
+            "--split",
+            callback=which_split,
+            help="train, validation, test, or all. (default: test; with --calibrate validation)",
+        ),
     ] = None,
     output: Annotated[
         Optional[Path],

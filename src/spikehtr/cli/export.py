@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from typer.core import TyperGroup
 
-from spikehtr.cli.options import writable
+from spikehtr.cli.options import which_split, writable
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
@@ -46,7 +46,9 @@ CheckOn = Annotated[
     Optional[str],
     typer.Option("--check", metavar="DATA", help="Read lines of this data, any format, with both, and compare."),
 ]
-Split = Annotated[str, typer.Option("--split", help="With --check: train, validation, test, or all.")]
+Split = Annotated[
+    str, typer.Option("--split", callback=which_split, help="With --check: train, validation, test, or all.")
+]
 LineCount = Annotated[int, typer.Option("--lines", min=1, help="With --check: how many lines.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="With --check: lines read at a time.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

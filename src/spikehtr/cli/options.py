@@ -42,6 +42,18 @@ ReadingOverrides = Annotated[
 ]
 
 
+def which_split(written: str | None) -> str | None:
+    """`--split` by any of a split's usual names (val, dev ...), or all."""
+    from spikehtr.data.samples import split_named
+
+    if written is None or written == "all":
+        return written
+    found = split_named(written)
+    if found is None:
+        raise SpikeHTRError(f"--split {written}: there are train, validation, test, and all")
+    return found
+
+
 def resolve(preset: str | None, file: Path | None, overrides: list[str] | None) -> Config:
     """The configuration these three options ask for."""
     from spikehtr.config import Config

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from spikehtr.cli.options import ConfigFile, Preset, resolve
+from spikehtr.cli.options import ConfigFile, Preset, resolve, which_split
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def profile(
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=1, help="With MODEL: lines to read, evenly spread over the split.")
     ] = 512,
-    split: Annotated[str, typer.Option("--split", help="With MODEL: train, validation, test, or all.")] = "test",
+    split: Annotated[
+        str, typer.Option("--split", callback=which_split, help="With MODEL: train, validation, test, or all.")
+    ] = "test",
     output: Annotated[
         Optional[Path],
         typer.Option("--output", "-o", help="With MODEL: folder for report.html, profile.json, figures and tables."),
