@@ -153,16 +153,14 @@ def _evaluations(
     """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
     from spikehtr.data.batching import Lines
     from spikehtr.evaluation.evaluating import evaluate_lines
-    from spikehtr.evaluation.readings import are_readings
+    from spikehtr.evaluation.readings import are_readings, evaluate_readings
     from spikehtr.inference import make_reader
     from spikehtr.weights import load_model, read_with
 
-    read: list[Evaluation | None] = [None] * len(models)
+    read: dict[Path, Evaluation] = {}
     opened = []
-    for place, model in enumerate(models):
-        if are_readings(model):
-            read[place] = _readings(model, data, split)
-            continue
+    found: dict[str, tuple[LineStore, Indices]] = {}
+    for model in [model for model in models if not are_readings(model)]:
         trained = load_model(model)
         loaded = read_with(trained, overrides)
         if fit and loaded.config.model != trained.config.model:
@@ -175,13 +173,17 @@ def _evaluations(
         parts = {
             source: Lines(store, rows, loaded.charset, wide, labelled=False) for source, (store, rows) in found.items()
         }
-        opened.append((place, model, loaded, parts))
-    for place, model, loaded, parts in opened:
+        opened.append((model, loaded, parts))
+    for model in [model for model in models if are_readings(model)]:
+        found = found or _open(data, split)
+        about = {"model": str(model), "data": list(found), "split": split}
+        read[model] = evaluate_readings(model, found, about, lambda message: typer.echo(message, err=True))
+    for model, loaded, parts in opened:
         about = {"model": str(model), "data": list(parts), "split": split, "precision": precision}
         about |= {"set": overrides} if overrides else {}
         net = loaded.net.to(device).eval()
         with counting(f"reading with {model.name}", sum(map(len, parts.values()))) as progress:
-            read[place] = evaluate_lines(
+            read[model] = evaluate_lines(
                 net,
                 list(parts.values()),
                 list(parts),
@@ -193,21 +195,14 @@ def _evaluations(
                 progress=progress,
                 reader=make_reader(net, precision, graphs="none"),
             )
-    return [evaluation for evaluation in read if evaluation is not None]
+    return [read[model] for model in models]
 
 
-def _readings(path: Path, data: list[str], split: str) -> Evaluation:
-    """What another program has read of the data; the report shows its lines as `swift` would have them."""
-    from spikehtr.config import Config
-    from spikehtr.evaluation.readings import evaluate_readings
+def _open(data: list[str], split: str, config: Config | None = None) -> dict[str, tuple[LineStore, Indices]]:
+    """The lines of the split in each source, as the model with this `config` takes them, if they are to be read.
 
-    parts = _open(data, split, Config.preset("swift"))
-    about = {"model": str(path), "data": list(parts), "split": split}
-    return evaluate_readings(path, parts, about, lambda message: typer.echo(message, err=True))
-
-
-def _open(data: list[str], split: str, config: Config) -> dict[str, tuple[LineStore, Indices]]:
-    """The lines of the split in each source; a source that has none is named, all sources without one are an error."""
+    A source that has none is named, all sources without one are an error.
+    """
     from spikehtr.data.compiling import open_lines
 
     parts: dict[str, tuple[LineStore, Indices]] = {}
@@ -218,9 +213,11 @@ def _open(data: list[str], split: str, config: Config) -> dict[str, tuple[LineSt
     data = list(once.values())
     for source in data:
         with counting(f"opening {source}") as progress:
-            store = open_lines(
-                [source], config.model.height, config.data.max_width, progress, straighten=config.data.straighten
-            )
+            if config is None:
+                store = open_lines([source], None, progress=progress)
+            else:
+                shape = config.model.height, config.data.max_width
+                store = open_lines([source], *shape, progress, straighten=config.data.straighten)
         rows = _rows(store, source, split, alone=len(data) == 1)
         for name, count in store.meta["lines"].items():
             there[name] = there.get(name, 0) + count

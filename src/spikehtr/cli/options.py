@@ -44,12 +44,12 @@ ReadingOverrides = Annotated[
 
 def which_split(written: str | None) -> str | None:
     """`--split` by any of a split's usual names (val, dev ...), or all."""
-    from spikehtr.data.samples import split_named
+    from spikehtr.data.samples import SPLIT_NAMES
 
-    if written is None or written == "all":
-        return written
-    found = split_named(written)
-    if found is None:
+    if written is None:
+        return None
+    found = SPLIT_NAMES.get(written.lower(), written.lower())
+    if found not in (*SPLIT_NAMES.values(), "all"):
         raise SpikeHTRError(f"--split {written}: there are train, validation, test, and all")
     return found
 

@@ -115,7 +115,7 @@ def tell_once(text: str) -> None:
 
 def open_lines(
     specs: Sequence[str | Path],
-    height: int = 64,
+    height: int | None = 64,
     max_width: int | None = None,
     progress: Progress | None = None,
     say: Callable[[str], None] = tell_once,
@@ -123,10 +123,12 @@ def open_lines(
 ) -> LineStore:
     """A store of any sources: the file itself if it is one, else one compiled into the cache, once.
 
+    With `height` None a store is taken as it is, whatever its lines are like.
+
     The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder. `say` is told if something was left out.
     """
     given = _given(specs, height, straighten)
-    store = given if given is not None else _cached(specs, Shape(height, max_width, straighten), progress)
+    store = given if given is not None else _cached(specs, Shape(height or 64, max_width, straighten), progress)
     if number := store.meta["left_out"]:
         say(left_out(number, store.meta["sources"] if store is given else [printable(spec) for spec in specs]))
     return store
@@ -138,12 +140,14 @@ def left_out(number: int, sources: Sequence[str]) -> str:
     return f"{number} {what} of {', '.join(sources)} left out; `spikehtr data check {shlex.join(sources)}` lists them"
 
 
-def _given(specs: Sequence[str | Path], height: int, straighten: bool) -> LineStore | None:
+def _given(specs: Sequence[str | Path], height: int | None, straighten: bool) -> LineStore | None:
     """The one source, if it is a store that holds what is wanted."""
     name, path = locate(specs[0])
     if len(specs) > 1 or name not in (None, "store") or not is_store(path):
         return None
     store = LineStore(path)
+    if height is None:
+        return store
     if store.height != height:
         remedy = f"compile it again, or set model.height={store.height}"
         raise SpikeHTRError(f"{path} holds lines {store.height} pixels high, {height} are asked for: {remedy}")

@@ -149,7 +149,7 @@ def write_comparison(
     folder: Path, a: Evaluation, b: Evaluation, result: dict[str, Any], worst: int = 20, command: str | None = None
 ) -> list[Path]:
     """Write a comparison into `folder`, and each model's own evaluation into its `A` and `B`; the files, page first."""
-    made_by = environment(a.about["device"])
+    made_by = environment(a.about.get("device", b.about.get("device", "cpu")))
     files = [folder / name for name in ("report.html", "evaluation.json", "lines.tsv")]
     make_folder(folder)
     _page(a, b, result, worst, made_by, command).save(files[0])

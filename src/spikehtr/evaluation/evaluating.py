@@ -151,4 +151,4 @@ def worst_first(predictions: Sequence[Prediction]) -> list[int]:
     the model was surer of."""
     edits = [character_edits(p.reference, p.text) for p in predictions]
     wrong = [i for i, e in enumerate(edits) if e.errors]
-    return sorted(wrong, key=lambda i: (-edits[i].rate, -edits[i].errors, -predictions[i].confidence))
+    return sorted(wrong, key=lambda i: (-edits[i].rate, -edits[i].errors, -(finite(predictions[i].confidence) or 0.0)))

@@ -1,22 +1,23 @@
 """What another program has read, from its files: counted and compared as a model's own readings are.
 
 A table of ids and texts, or a folder of ID.txt, PAGE or ALTO files. A line is told by its id, which is that of the
-data; an image's file name will do for it.
+data; it may stand there as a path that ends in the id, or as the end of it, with an image's ending or without.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from spikehtr.data.batching import Indices
 from spikehtr.data.formats import alto, page, xml
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, decode, walk
+from spikehtr.data.formats.files import IMAGE_SUFFIXES, UniqueNames, decode, walk
 from spikehtr.data.samples import Report
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
@@ -25,13 +26,12 @@ from spikehtr.evaluation.predict import Prediction
 from spikehtr.text import normalise
 from spikehtr.weights import BUNDLED
 
-_TABLES = frozenset({".tsv", ".txt"})
+TABLE = "lines.tsv"  # of an evaluation, which is such a table
+_TABLES = frozenset({".tsv", ".tab", ".csv", ".txt"})
 _IN_FOLDERS = frozenset({".txt", ".xml"})
 _PARSERS = {"PcGts": page.parse, "alto": alto.parse}
 _SPACE = "<space>"  # PyLaia's, which writes a text symbol by symbol
-
-
-Key = tuple[str | None, str]  # set, None for any, and id
+_NAMES = frozenset({"id", "text", "set", "confidence", "text_a", "text_b", "file", "image", "prediction"})
 
 
 class Reading(NamedTuple):
@@ -46,16 +46,20 @@ def are_readings(path: Path) -> bool:
     """Whether this is what another program has read, and not a model file."""
     if str(path) == BUNDLED or not path.exists():
         return False
-    if path.is_dir():
-        return not any(path.glob("*.safetensors")) and any(True for _ in walk(path, _IN_FOLDERS))
-    return path.suffix.lower() in _TABLES | _IN_FOLDERS
+    if not path.is_dir():
+        return path.suffix.lower() in _TABLES | _IN_FOLDERS
+    if any(path.glob("*.safetensors")):
+        return False
+    return (path / TABLE).is_file() or next(walk(path, _IN_FOLDERS), None) is not None
 
 
-def load_readings(path: Path) -> list[Reading]:
-    """Every line that the file, or the folder's files, have a text of. One that is there twice is an error."""
+def load_readings(path: Path, tell: Callable[[str], None] = lambda message: None) -> list[Reading]:
+    """Every line that the file, or the folder's files, have a text of; `tell` hears of files that are passed over."""
     report = Report()
+    if path.is_dir() and (path / TABLE).is_file():
+        path = path / TABLE
     if path.is_dir() or path.suffix.lower() == ".xml":
-        found = list(_from_files(path, report))
+        found = list(_from_files(path, report, tell))
     else:
         found = list(_from_table(path, report))
     for problem in report.problems:
@@ -63,11 +67,6 @@ def load_readings(path: Path) -> list[Reading]:
             raise SpikeHTRError(f"{problem.where}: {problem.message}; {problem.remedy}")
     if not found:
         raise SpikeHTRError(f"{path}: holds no line's text; a line of a table has an id, a tab or space, and the text")
-    first: dict[Key, Reading] = {}
-    for reading in found:
-        other = first.setdefault((reading.set, reading.id), reading)
-        if other is not reading:
-            raise SpikeHTRError(f"{reading.where}: {reading.id!r} was there before ({other.where}); leave one of them")
     return found
 
 
@@ -82,31 +81,37 @@ def evaluate_readings(
     A line that is not there counts as one in which nothing was read; `tell` hears of these, and of readings of other
     lines.
     """
-    found = {(reading.set, reading.id): reading for reading in load_readings(path)}
+    found = load_readings(path, tell)
     lines: list[Prediction] = []
     stores: list[LineStore] = []
     for name, (store, rows) in parts.items():
         lines += named([_unread(store, int(row)) for row in rows], store, name)
         stores += [store] * len(rows)
     lines = with_short_sets(lines)
-    _check_told_apart(path, lines, found)
-    keys = [next((key for key in _keys(line) if key in found), None) for line in lines]
-    missing = [line.id for line, key in zip(lines, keys, strict=True) if key is None]
-    others = [reading.id for key, reading in found.items() if key not in set(keys)]
-    if len(missing) == len(lines):
+    places = _Places(lines)
+    _check_pages(path, lines, found)
+    by_place: dict[int, Reading] = {}
+    others = []
+    for reading in found:
+        place = places.find(reading)
+        if place is None:
+            others.append(reading)
+        elif (first := by_place.setdefault(place, reading)) is not reading:
+            raise SpikeHTRError(f"{reading.where}: {reading.id!r} was there before ({first.where}); leave one of them")
+    if not by_place:
         raise SpikeHTRError(
-            f"{path}: none of its {len(found)} lines is among these {len(lines)}; its ids are like {others[0]!r}, "
-            f"those of the data like {missing[0]!r}"
+            f"{path}: none of its {len(found)} lines is among these {len(lines)}; its ids are like "
+            f"{_shown(found[0])}, those of the data like {lines[0].id!r} of the set {lines[0].set}"
         )
-    if missing:
-        tell(f"{path}: {len(missing)} lines are not in it ({missing[0]!r}, ...); they count as read as nothing")
+    if missing := [line.id for place, line in enumerate(lines) if place not in by_place]:
+        tell(f"{path}: not in it, so read as nothing: {len(missing)} of {len(lines)} lines ({missing[0]!r} ...)")
     if others:
-        tell(f"{path}: {len(others)} of its lines are not among these ({others[0]!r}, ...) and do not count")
+        tell(f"{path}: of other lines, not counted: {len(others)} of its {len(found)} ({_shown(others[0])} ...)")
     read = [
-        line if key is None else line._replace(text=found[key].text, confidence=found[key].confidence)
-        for line, key in zip(lines, keys, strict=True)
+        line._replace(text=by_place[place].text, confidence=by_place[place].confidence) if place in by_place else line
+        for place, line in enumerate(lines)
     ]
-    return Evaluation(read, stores, (about or {}) | {"device": "cpu", "lines_per_second": None})
+    return Evaluation(read, stores, (about or {}) | {"lines_per_second": None})
 
 
 def _unread(store: LineStore, row: int) -> Prediction:
@@ -115,93 +120,188 @@ def _unread(store: LineStore, row: int) -> Prediction:
     return Prediction(row, normalise(record["text"]), "", math.nan, math.nan, *where)
 
 
-def _keys(line: Prediction) -> tuple[Key, Key]:
-    """What a line is looked for by."""
-    name = _name(line.id)
-    return (line.set, name), (None, name)
+def _shown(reading: Reading) -> str:
+    return f"{reading.id!r}" + (f" of the set {reading.set}" if reading.set else "")
 
 
-def _check_told_apart(path: Path, lines: Sequence[Prediction], found: Mapping[Key, Reading]) -> None:
-    sets = defaultdict[str, set[str]](set)
-    for line in lines:
-        sets[_name(line.id)].add(line.set)
-    for name, several in sets.items():
-        if len(several) > 1 and (None, name) in found:
+class _Places:
+    """Finds the line that an id means: the one of this id, else the one whose id ends in it, or in whose it ends."""
+
+    def __init__(self, lines: Sequence[Prediction]) -> None:
+        self._sets = [line.set for line in lines]
+        self._names = set(self._sets)
+        self._whole = defaultdict[str, list[int]](list)
+        self._ends = defaultdict[str, list[int]](list)
+        for place, line in enumerate(lines):
+            name = _name(line.id)
+            self._whole[name].append(place)
+            for end in _ends(name):
+                self._ends[end].append(place)
+
+    def find(self, reading: Reading) -> int | None:
+        asked = reading.set if reading.set in self._names else None
+        if reading.set is not None and asked is None and len(self._names) > 1:
+            return None
+        for found in (self._whole, self._ends):
+            if places := found.get(reading.id):
+                return self._one(reading, places, asked)
+        longer = next((end for end in _ends(reading.id) if end in self._whole), None)
+        return None if longer is None else self._one(reading, self._whole[longer], asked)
+
+    def _one(self, reading: Reading, places: Sequence[int], asked: str | None) -> int | None:
+        meant = [place for place in places if asked is None or self._sets[place] == asked]
+        if len(meant) < 2:
+            return meant[0] if meant else None
+        sets = sorted({self._sets[place] for place in meant})
+        raise SpikeHTRError(
+            f"{reading.where}: {reading.id!r} may be any of {len(meant)} lines of {' and '.join(sets)}; write ids as "
+            "the data has them, and where sets share ids, give the table columns `set`, `id` and `text`, named in its "
+            "first line"
+        )
+
+
+def _check_pages(path: Path, lines: Sequence[Prediction], found: Sequence[Reading]) -> None:
+    """PAGE and ALTO files of one name are told apart by their order: so all of them have to be there."""
+    if not path.is_dir() and path.suffix.lower() != ".xml":
+        return
+    ours = _page_names(line.id for line in lines)
+    theirs = _page_names(reading.id for reading in found if ".xml, line " in reading.where)
+    for name, count in theirs.items():
+        if name in ours and (count > 1 or ours[name] > 1) and count != ours[name]:
             raise SpikeHTRError(
-                f"{path}: {name!r} is a line of {' and of '.join(sorted(several))}; read one set at a time, "
-                "or give the table a first line `set<tab>id<tab>text` and each line its set"
+                f"{path}: {count} files of the name {name}, where the data has {ours[name]}: "
+                "name the folder that has just those of the data"
             )
 
 
-def _from_files(path: Path, report: Report) -> Iterator[Reading]:
-    for file in walk(path, _IN_FOLDERS, report):
-        if file.suffix.lower() == ".txt":
-            text = decode(file.read_bytes(), file, report)
-            if text is not None:
-                name = file.relative_to(path).as_posix().removesuffix(".txt").removesuffix(".pred")
-                yield Reading(str(file), None, _name(name), normalise(text))
-            continue
+def _page_names(ids: Iterable[str]) -> Counter[str]:
+    """How many pages go by each name: of `a/1`, `a~2/1` and `a~2/2`, two by the name a."""
+    pages = {written.partition("/")[0] for written in ids if "/" in written}
+    return Counter(name.partition("~")[0] for name in pages)
+
+
+def _from_files(path: Path, report: Report, tell: Callable[[str], None]) -> Iterator[Reading]:
+    files = list(walk(path, _IN_FOLDERS, report))
+    texts = [file for file in files if file.suffix.lower() == ".txt" and not _ends_in(file, ".gt.txt")]
+    for file in [file for file in texts if _ends_in(file, ".pred.txt")] or texts:
+        text = decode(file.read_bytes(), file, report)
+        if text is not None:
+            name = file.relative_to(path).with_suffix("")
+            name = name.with_suffix("") if name.suffix.lower() == ".pred" else name
+            yield Reading(str(file), None, _name(name.as_posix()), normalise(text))
+    pages = UniqueNames()
+    for file in [file for file in files if file.suffix.lower() == ".xml"]:
         root = xml.load(file, report)
         if root is None:
             continue
         parse = _PARSERS.get(xml.name_of(root))
         if parse is None:
-            raise SpikeHTRError(
-                f"{file}: its root element is <{xml.name_of(root)}>, neither PAGE nor ALTO; take it out"
-            )
+            tell(f"{file}: neither PAGE nor ALTO (its root element is <{xml.name_of(root)}>), passed over")
+            continue
+        page_id, line_ids = pages.take(file.stem, file, report), UniqueNames()
         for line in parse(root).lines:
-            yield Reading(f"{file}, line {line.id}", None, f"{file.stem}/{line.id}", normalise(line.text))
+            where = f"{file}, line {line.id}"
+            yield Reading(where, None, f"{page_id}/{line_ids.take(line.id, where, report)}", normalise(line.text))
+
+
+def _ends_in(file: Path, ending: str) -> bool:
+    return file.name.lower().endswith(ending)
 
 
 def _from_table(path: Path, report: Report) -> Iterator[Reading]:
     text = decode(path.read_bytes(), path, report)
     if text is None:
         return
-    if {"id", "text"} <= set(text.partition("\n")[0].strip("\r").split("\t")):
-        yield from _with_head(path, text)
-        return
-    rows = [(number, *_cut(line)) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    spelt = _are_spelt([text for *_, text in rows])
-    for number, name, text in rows:
-        text = "".join(" " if symbol == _SPACE else symbol for symbol in text.split()) if spelt else text
-        yield Reading(f"{path}, line {number}", None, _name(name), normalise(text))
+    between = "," if path.suffix.lower() == ".csv" else "\t"
+    head = [name.strip().lower() for name in text.partition("\n")[0].split(between)]
+    if {"id", "text"} <= set(head):
+        yield from _with_head(path, text, between)
+    elif {"text_a", "text_b"} <= set(head):
+        raise SpikeHTRError(f"{path}: holds two readings; take {TABLE} of the folders A or B beside it")
+    elif between == "," or len(_NAMES & set(head)) > 1:
+        raise SpikeHTRError(f"{path}: its first line has to name its columns, `id` and `text` among them")
+    else:
+        yield from _without_head(path, text)
 
 
-def _with_head(path: Path, text: str) -> Iterator[Reading]:
+def _with_head(path: Path, text: str, between: str) -> Iterator[Reading]:
     """A table as `lines.tsv` of an evaluation is one: columns by name, quoted where a value needs it."""
-    reader = csv.DictReader(StringIO(text, newline=""), delimiter="\t", strict=True)
+    rows = csv.reader(StringIO(text, newline=""), delimiter=between, strict=True)
+    head = [name.strip().lower() for name in next(rows)]
     try:
-        for row in reader:
-            where = f"{path}, line {reader.line_num}"
-            if row["id"] is None or row["text"] is None:
-                raise SpikeHTRError(f"{where}: has fewer columns than the first line")
-            sure = _number(row.get("confidence"), where)
+        for values in rows:
+            where = f"{path}, line {rows.line_num}"
+            if not values:
+                continue
+            if len(values) != len(head):
+                raise SpikeHTRError(f"{where}: has {len(values)} columns, where the first line names {len(head)}")
+            row = dict(zip(head, values, strict=True))
+            if "\n" in row["text"]:
+                raise SpikeHTRError(f"{where}: a text of several lines; {_QUOTES}")
+            sure = _number(row.get("confidence", ""), where)
             yield Reading(where, row.get("set") or None, _name(row["id"]), normalise(row["text"]), sure)
     except csv.Error as error:
-        remedy = "a text that begins with a quote stands in quotes, and those within it are doubled"
-        raise SpikeHTRError(f"{path}, after line {reader.line_num}: {error}; {remedy}") from None
+        raise SpikeHTRError(f"{path}, line {rows.line_num}: {error}; {_QUOTES}") from None
 
 
-def _number(written: str | None, where: str) -> float:
+_QUOTES = "in a table with a head, a text that begins with a quote stands in quotes, and those within it are doubled"
+
+
+def _without_head(path: Path, text: str) -> Iterator[Reading]:
+    rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        where = f"{path}, line {number}"
+        if line.count("\t") > 1:
+            remedy = "give the table a first line that names them, `id` and `text` among them"
+            raise SpikeHTRError(f"{where}: has {line.count(chr(9)) + 1} columns; {remedy}")
+        name, _, rest = line.partition("\t") if "\t" in line else line.partition(" ")
+        if name.strip():
+            rows.append((where, name.strip(), rest))
+    spelt = _are_spelt([(where, rest) for where, _, rest in rows])
+    for where, name, rest in rows:
+        whole = "".join(" " if symbol == _SPACE else symbol for symbol in rest.split()) if spelt else rest
+        yield Reading(where, None, _name(name), normalise(whole))
+
+
+def _are_spelt(texts: Sequence[tuple[str, str]]) -> bool:
+    """Whether texts are symbols with spaces between, <space> for a space: as PyLaia writes them."""
+    several = 0
+    misfit = None  # the first that is no symbol
+    spaces = False
+    for where, text in texts:
+        symbols = text.split()
+        several += len(symbols) > 1
+        spaces = spaces or _SPACE in symbols
+        misfit = misfit or next(((where, symbol) for symbol in symbols if not _is_symbol(symbol)), None)
+    if spaces and misfit:
+        where, symbol = misfit
+        raise SpikeHTRError(
+            f"{where}: {symbol!r} among texts that are spelt symbol by symbol, with {_SPACE}; a line has its id and "
+            "its symbols alone"
+        )
+    return spaces or (misfit is None and 2 * several > len(texts))
+
+
+def _is_symbol(written: str) -> bool:
+    """A character with its marks, or a name in angle brackets."""
+    marked = all(unicodedata.combining(mark) for mark in written[1:])
+    return marked or (written.startswith("<") and written.endswith(">"))
+
+
+def _number(written: str, where: str) -> float:
     try:
         return float(written or "nan")
     except ValueError:
         raise SpikeHTRError(f"{where}: the confidence {written!r} is no number") from None
 
 
-def _cut(line: str) -> tuple[str, str]:
-    """An id and a text, with a tab between them, or else a space."""
-    name, _, text = line.partition("\t") if "\t" in line else line.partition(" ")
-    return name.strip(), text
-
-
-def _are_spelt(texts: Sequence[str]) -> bool:
-    """Whether all texts are symbols with spaces between, <space> for a space: as PyLaia writes them."""
-    symbols = {symbol for text in texts for symbol in text.split()}
-    return _SPACE in symbols and all(len(symbol) == 1 or symbol[0] + symbol[-1] == "<>" for symbol in symbols)
-
-
 def _name(written: str) -> str:
     """An id as it is looked for: an image's file name without its ending."""
-    path = PurePosixPath(written)
-    return str(path.with_suffix("")) if path.suffix.lower() in IMAGE_SUFFIXES else written
+    path = PurePosixPath(written.replace("\\", "/"))
+    return str(path.with_suffix("")) if path.suffix.lower() in IMAGE_SUFFIXES else str(path)
+
+
+def _ends(name: str) -> Iterator[str]:
+    """What a path ends in, the longest first, without the whole."""
+    parts = name.split("/")
+    return ("/".join(parts[place:]) for place in range(1, len(parts)))

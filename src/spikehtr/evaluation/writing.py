@@ -48,7 +48,7 @@ def write_evaluation(folder: Path, evaluation: Evaluation, worst: int = 20, comm
     earlier evaluation goes. `command` is shown on the page.
     """
     chosen = worst_first(evaluation.predictions)[:worst]
-    made_by = environment(evaluation.about["device"])
+    made_by = environment(evaluation.about.get("device", "cpu"))
     files = [folder / name for name in ("report.html", "evaluation.json", "lines.tsv")]
     make_folder(folder)
     page(evaluation, chosen, made_by, command).save(files[0])
