@@ -77,6 +77,13 @@ def test_who_has_the_last_word():
     assert study.config(study.variant("full")) == Config.preset("base").with_overrides({"model.timesteps": 2})
 
 
+def test_main_shows_no_blank_lines_whatever_presets_do():
+    assert [Config.preset(name).data.augment.blank for name in ("swift", "fine", "base")] == [0.02, 0.02, 0]
+    study = load_study("main")
+    here = [variant for variant in study.variants if not variant.why]
+    assert {study.config(variant).data.augment.blank for variant in here} == {0}
+
+
 def test_what_does_not_run_says_why(monkeypatch):
     study = load_study("main")
     assert study.left_out(study.variant("van")) == "not reproduced: this network is not here"
