@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from spikehtr.config import ReducerConfig
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.reducer import CTCLengthReducer, ctc_min_length
+from spikehtr.model.reducer import CTCLengthReducer, ctc_min_length, fewest_kept
 
 MODES = ["keep-and-merge", "none", "prune-only", "merge-only"]
 
@@ -38,7 +39,7 @@ def cases(draw):
 def literal(config, tokens, length, preview):
     """One line, position by position, straight from Section 3.4: spans, keep set and pooled tokens."""
     pi = preview.double().softmax(-1)
-    p_blank = pi[:, 0].tolist()
+    p_blank, p_ink = pi[:, 0].tolist(), pi[:, 1:].sum(-1).tolist()  # the second is 1 - the first, with all its digits
     entropy = (-(pi * pi.clamp(min=1e-300).log()).sum(-1)).tolist()
     if config.mode == "none":
         keep = set(range(length))
@@ -46,8 +47,8 @@ def literal(config, tokens, length, preview):
         keep = {w for w in range(length) if p_blank[w] < config.tau}
         if config.mode != "merge-only":
             keep |= {w for w in range(length) if entropy[w] > config.eta}
-            for w in sorted(set(range(length)) - keep, key=lambda w: (p_blank[w], w)):
-                if len(keep) >= math.ceil(config.gamma * length):
+            for w in sorted(set(range(length)) - keep, key=lambda w: (-p_ink[w], w)):
+                if len(keep) >= math.ceil(Fraction(repr(config.gamma)) * length):
                     break
                 keep.add(w)
     spans = []
@@ -64,7 +65,7 @@ def literal(config, tokens, length, preview):
         spans = [[0, 1]]
     pooled = []
     for first, end in spans:
-        a = torch.tensor([1 - p_blank[w] + 1e-6 for w in range(first, end)], dtype=torch.float64)
+        a = torch.tensor([p_ink[w] + 1e-6 for w in range(first, end)], dtype=torch.float64)
         pooled.append(((a / a.sum())[:, None] * tokens[:, first:end].double()).sum(1))
     return spans, keep, torch.stack(pooled, 1)
 
@@ -84,6 +85,24 @@ def test_equals_the_literal_implementation(case):
         assert out.spans[b, n:].abs().sum() == 0
 
 
+@pytest.mark.parametrize("length", [5, 15, 20, 37])
+def test_where_all_are_sure_the_least_sure_are_kept(length):
+    """In fp32 a blank's probability is 1 at all these positions; what is left of it still tells them apart."""
+    preview = 2 * torch.randn(1, length, 5, generator=torch.Generator().manual_seed(length))
+    preview[..., 0] += 30
+    assert (preview.softmax(-1)[..., 0] == 1).all()
+    others = preview.double().softmax(-1)[0, :, 1:].sum(-1)
+    out = CTCLengthReducer(ReducerConfig(gamma=0.4))(torch.randn(1, 1, length, 3), torch.tensor([length]), preview)
+    assert set(out.kept[0].nonzero().flatten().tolist()) == set(others.topk(-(-2 * length // 5)).indices.tolist())
+
+
+def test_the_fewest_to_keep_are_counted_without_rounding():
+    lengths = torch.arange(1, 1025)
+    for gamma in (0.0, 0.07, 0.3, 0.4, 1 / 3, 0.55, 1.0):
+        exact = [math.ceil(Fraction(repr(gamma)) * n) for n in lengths.tolist()]
+        assert fewest_kept(lengths, gamma).tolist() == exact
+
+
 @given(cases())
 def test_properties(case):
     config, tokens, lengths, preview = case
@@ -99,7 +118,7 @@ def test_properties(case):
         kept = out.kept[b].nonzero().flatten().tolist()
         assert all([w, w + 1] in spans for w in kept)
         if config.mode in ("keep-and-merge", "prune-only"):
-            assert len(kept) >= math.ceil(config.gamma * length)
+            assert len(kept) >= math.ceil(Fraction(repr(config.gamma)) * length)
         assert torch.allclose(out.weights[b, :n].sum(-1), torch.ones(n), atol=1e-6)
         assert (out.weights >= 0).all()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from spikehtr.config import ReducerConfig
 from spikehtr.engine.parts import Floats
+from spikehtr.model.reducer import fewest_kept
 from spikehtr.text import BLANK
 
 _DELTA = np.float32(1e-6)
@@ -22,13 +24,13 @@ def reduce_line(tokens: Floats, preview: Floats, c: ReducerConfig) -> tuple[Floa
     posterior = np.exp(shifted)
     total = posterior.sum(1, keepdims=True)
     posterior /= total
-    blank = posterior[:, BLANK]
-    kept = blank < c.tau
+    ink = posterior[:, BLANK + 1 :].sum(1)  # 1 - the blank's, with all its digits
+    kept = posterior[:, BLANK] < c.tau
     if c.mode != "merge-only":
         entropy = -(posterior * (shifted - np.log(total))).sum(1)
         kept |= entropy > c.eta
-        least = max(int(kept.sum()), int(np.ceil(size * c.gamma)))
-        kept = np.argsort(np.argsort(np.where(kept, -1.0, blank), kind="stable"), kind="stable") < least
+        least = max(int(kept.sum()), int(fewest_kept(torch.tensor(size), c.gamma)))
+        kept = np.argsort(np.argsort(np.where(kept, -2.0, -ink), kind="stable"), kind="stable") < least
     if c.mode == "prune-only":
         first = np.flatnonzero(kept) if kept.any() else np.zeros(1, np.int64)
         return tokens[:, first], np.stack([first, first + 1], axis=1)
@@ -36,7 +38,7 @@ def reduce_line(tokens: Floats, preview: Floats, c: ReducerConfig) -> tuple[Floa
     last_kept = np.maximum.accumulate(np.where(kept, place, -1))
     first = np.flatnonzero(kept | ((place - last_kept - 1) % c.k == 0))
     end = np.append(first[1:], size)
-    ink = 1 - blank + _DELTA
+    ink += _DELTA
     share = ink / np.add.reduceat(ink, first).repeat(end - first)
     pooled = np.add.reduceat(tokens * share[:, None], first, axis=1, dtype=np.float32)
     return pooled, np.stack([first, end], axis=1)

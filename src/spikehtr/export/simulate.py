@@ -7,8 +7,10 @@ what the manifest says of it. Nothing here comes from `model/`.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -214,11 +216,14 @@ def reduce(p: Parameters, z: Tensor, preview: Tensor) -> Tensor:
     position is."""
     probabilities = preview.softmax(-1)
     blank, size, mode = probabilities[:, 0], len(preview), p["mode"]
+    other = probabilities[:, 1:].sum(-1)  # 1 - blank, with all its digits
     kept = blank < p["tau"] if mode != "none" else torch.ones_like(blank, dtype=torch.bool)
     if mode in ("keep-and-merge", "prune-only"):
         kept = kept | (torch.special.entr(probabilities).sum(-1) > p["eta"])
-        least = int((torch.tensor(size, dtype=torch.float64) * p["gamma"]).ceil())
-        for place in torch.sort(blank.masked_fill(kept, 2.0), stable=True).indices[: max(0, least - int(kept.sum()))]:
+        least = math.ceil(Fraction(repr(p["gamma"])) * size)
+        for place in torch.sort((-other).masked_fill(kept, 1.0), stable=True).indices[
+            : max(0, least - int(kept.sum()))
+        ]:
             kept[place] = True
     if mode == "prune-only":
         kept[0] = kept[0] or not kept.any()
@@ -227,7 +232,7 @@ def reduce(p: Parameters, z: Tensor, preview: Tensor) -> Tensor:
     for place in range(size):
         run.append(place)
         if kept[place] or len(run) == p["k"] or place + 1 == size or kept[place + 1]:
-            ink = 1 - blank[run] + 1e-6
+            ink = other[run] + 1e-6
             tokens.append(torch.einsum("l,tld->td", ink / ink.sum(), z[:, run]))
             run = []
     return torch.stack(tokens, 1)

@@ -12,6 +12,7 @@ guards that retain further positions (uncertainty and the minimum ratio).
 from __future__ import annotations
 
 from contextlib import nullcontext
+from fractions import Fraction
 from typing import NamedTuple
 
 import torch
@@ -62,6 +63,12 @@ def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:
     return target_lengths + repeats.sum(1)
 
 
+def fewest_kept(lengths: Tensor, gamma: float) -> Tensor:
+    """ceil(gamma * length) of whole numbers, by whole numbers: a product of floats may lie a hair above one."""
+    part, whole = Fraction(repr(gamma)).limit_denominator(10**6).as_integer_ratio()
+    return (lengths * part + whole - 1) // whole
+
+
 def _check(tokens: Tensor, lengths: Tensor, preview: Tensor) -> None:
     if torch.compiler.is_compiling():  # a traced graph cannot hold it
         return
@@ -102,10 +109,11 @@ class CTCLengthReducer(nn.Module):
         c = self.config
         _check(tokens, lengths, preview)
         with nullcontext() if c.preview_gradient else torch.no_grad():
-            log_pi = wide(preview).log_softmax(-1)  # [B, L0, V]
-            p_blank = log_pi[..., BLANK].exp()  # [B, L0]
-            ink = 1 - p_blank + _DELTA  # a(w); delta on each term, so that weights sum to 1 exactly
-        kept = self._keep_set(p_blank.detach(), log_pi.detach(), lengths)
+            pi = wide(preview).softmax(-1)  # [B, L0, V]
+            # 1 - p_blank, as a sum: next to 1 a difference would keep hardly a digit of it
+            p_ink = pi[..., BLANK + 1 :].sum(-1)  # [B, L0]
+            ink = p_ink + _DELTA  # a(w); delta on each term, so that weights sum to 1 exactly
+        kept = self._keep_set(pi.detach(), p_ink.detach(), lengths)
         slot, reduced = self._assign(kept, lengths)
         if min_lengths is not None:
             kept = kept | (reduced < min_lengths)[:, None] & valid_mask(lengths, kept.shape[1])
@@ -120,20 +128,20 @@ class CTCLengthReducer(nn.Module):
             tokens, spans, weights = tokens[..., :longest, :].contiguous(), spans[:, :longest], weights[:, :longest]
         return Reduction(tokens, reduced, spans, weights, kept)
 
-    def _keep_set(self, p_blank: Tensor, log_pi: Tensor, lengths: Tensor) -> Tensor:
+    def _keep_set(self, pi: Tensor, p_ink: Tensor, lengths: Tensor) -> Tensor:
         """K (Eq. 16) and its minimum size: [B, L0] bool."""
         c = self.config
-        valid = valid_mask(lengths, p_blank.shape[1])
+        valid = valid_mask(lengths, p_ink.shape[1])
         if c.mode == "none":
             return valid
-        kept = (p_blank < c.tau) & valid
+        kept = (pi[..., BLANK] < c.tau) & valid
         if c.mode == "merge-only":
             return kept
-        entropy = torch.special.entr(log_pi.exp()).sum(-1)  # Eq. 15
+        entropy = torch.special.entr(pi).sum(-1)  # Eq. 15
         kept = kept | (entropy > c.eta) & valid
         # Top up to ceil(gamma * L0): rank positions by blank posterior, the kept ones first and padding last.
-        least = (lengths.double() * c.gamma).ceil().long()
-        order = p_blank.masked_fill(kept, -1.0).masked_fill(~valid, 2.0)
+        least = fewest_kept(lengths, c.gamma)
+        order = (-p_ink).masked_fill(kept, -2.0).masked_fill(~valid, 1.0)
         rank = order.argsort(dim=1, stable=True).argsort(dim=1)
         return rank < torch.maximum(kept.sum(1), least)[:, None]
 
