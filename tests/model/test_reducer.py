@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from fractions import Fraction
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from spikehtr.config import ReducerConfig
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.reducer import CTCLengthReducer, ctc_min_length, fewest_kept
+from spikehtr.model.reducer import CTCLengthReducer, as_fraction, ctc_min_length
 
 MODES = ["keep-and-merge", "none", "prune-only", "merge-only"]
 
@@ -39,7 +38,8 @@ def cases(draw):
 def literal(config, tokens, length, preview):
     """One line, position by position, straight from Section 3.4: spans, keep set and pooled tokens."""
     pi = preview.double().softmax(-1)
-    p_blank, p_ink = pi[:, 0].tolist(), pi[:, 1:].sum(-1).tolist()  # the second is 1 - the first, with all its digits
+    p_blank = preview.softmax(-1)[:, 0].tolist()  # as it is compared with tau, which may be 1
+    p_ink = pi[:, 1:].sum(-1).tolist()  # 1 - p_blank, with all its digits
     entropy = (-(pi * pi.clamp(min=1e-300).log()).sum(-1)).tolist()
     if config.mode == "none":
         keep = set(range(length))
@@ -48,7 +48,7 @@ def literal(config, tokens, length, preview):
         if config.mode != "merge-only":
             keep |= {w for w in range(length) if entropy[w] > config.eta}
             for w in sorted(set(range(length)) - keep, key=lambda w: (-p_ink[w], w)):
-                if len(keep) >= math.ceil(Fraction(repr(config.gamma)) * length):
+                if len(keep) >= math.ceil(as_fraction(config.gamma) * length):
                     break
                 keep.add(w)
     spans = []
@@ -96,11 +96,12 @@ def test_where_all_are_sure_the_least_sure_are_kept(length):
     assert set(out.kept[0].nonzero().flatten().tolist()) == set(others.topk(-(-2 * length // 5)).indices.tolist())
 
 
-def test_the_fewest_to_keep_are_counted_without_rounding():
-    lengths = torch.arange(1, 1025)
-    for gamma in (0.0, 0.07, 0.3, 0.4, 1 / 3, 0.55, 1.0):
-        exact = [math.ceil(Fraction(repr(gamma)) * n) for n in lengths.tolist()]
-        assert fewest_kept(lengths, gamma).tolist() == exact
+@pytest.mark.parametrize(("part", "whole"), [(0, 1), (7, 100), (2, 5), (1, 3), (5, 6), (5, 7), (1, 1)])
+def test_the_fewest_to_keep_are_counted_without_rounding(part, whole):
+    lengths = torch.tensor([1, 5, 6, 7, 60, 100], dtype=torch.uint8)
+    preview = torch.tensor([30.0, 0, 0]).expand(6, 100, 3)
+    out = CTCLengthReducer(ReducerConfig(gamma=part / whole))(torch.randn(1, 6, 100, 2), lengths, preview)
+    assert out.kept.sum(1).tolist() == [-(-n * part // whole) for n in lengths.tolist()]
 
 
 @given(cases())
@@ -118,7 +119,7 @@ def test_properties(case):
         kept = out.kept[b].nonzero().flatten().tolist()
         assert all([w, w + 1] in spans for w in kept)
         if config.mode in ("keep-and-merge", "prune-only"):
-            assert len(kept) >= math.ceil(Fraction(repr(config.gamma)) * length)
+            assert len(kept) >= math.ceil(as_fraction(config.gamma) * length)
         assert torch.allclose(out.weights[b, :n].sum(-1), torch.ones(n), atol=1e-6)
         assert (out.weights >= 0).all()
 

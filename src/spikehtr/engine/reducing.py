@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from spikehtr.config import ReducerConfig
 from spikehtr.engine.parts import Floats
-from spikehtr.model.reducer import fewest_kept
+from spikehtr.model.reducer import as_fraction
 from spikehtr.text import BLANK
 
 _DELTA = np.float32(1e-6)
@@ -24,12 +25,12 @@ def reduce_line(tokens: Floats, preview: Floats, c: ReducerConfig) -> tuple[Floa
     posterior = np.exp(shifted)
     total = posterior.sum(1, keepdims=True)
     posterior /= total
-    ink = posterior[:, BLANK + 1 :].sum(1)  # 1 - the blank's, with all its digits
+    ink = posterior[:, BLANK + 1 :].sum(1, dtype=np.float64).astype(np.float32)  # 1 - the blank's, with all its digits
     kept = posterior[:, BLANK] < c.tau
     if c.mode != "merge-only":
         entropy = -(posterior * (shifted - np.log(total))).sum(1)
         kept |= entropy > c.eta
-        least = max(int(kept.sum()), int(fewest_kept(torch.tensor(size), c.gamma)))
+        least = max(int(kept.sum()), math.ceil(as_fraction(c.gamma) * size))
         kept = np.argsort(np.argsort(np.where(kept, -2.0, -ink), kind="stable"), kind="stable") < least
     if c.mode == "prune-only":
         first = np.flatnonzero(kept) if kept.any() else np.zeros(1, np.int64)

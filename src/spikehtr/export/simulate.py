@@ -220,10 +220,9 @@ def reduce(p: Parameters, z: Tensor, preview: Tensor) -> Tensor:
     kept = blank < p["tau"] if mode != "none" else torch.ones_like(blank, dtype=torch.bool)
     if mode in ("keep-and-merge", "prune-only"):
         kept = kept | (torch.special.entr(probabilities).sum(-1) > p["eta"])
-        least = math.ceil(Fraction(repr(p["gamma"])) * size)
-        for place in torch.sort((-other).masked_fill(kept, 1.0), stable=True).indices[
-            : max(0, least - int(kept.sum()))
-        ]:
+        least = math.ceil(Fraction(repr(p["gamma"])).limit_denominator(10**6) * size)
+        order = torch.sort((-other).masked_fill(kept, 1.0), stable=True).indices
+        for place in order[: max(0, least - int(kept.sum()))]:
             kept[place] = True
     if mode == "prune-only":
         kept[0] = kept[0] or not kept.any()

@@ -63,10 +63,10 @@ def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:
     return target_lengths + repeats.sum(1)
 
 
-def fewest_kept(lengths: Tensor, gamma: float) -> Tensor:
-    """ceil(gamma * length) of whole numbers, by whole numbers: a product of floats may lie a hair above one."""
-    part, whole = Fraction(repr(gamma)).limit_denominator(10**6).as_integer_ratio()
-    return (lengths * part + whole - 1) // whole
+def as_fraction(gamma: float) -> Fraction:
+    """The number that was meant: products of floats may lie a hair above a whole number, whose ceiling is then one too
+    many. No denominator above a million, so that int64 holds a length times the numerator."""
+    return Fraction(repr(gamma)).limit_denominator(10**6)
 
 
 def _check(tokens: Tensor, lengths: Tensor, preview: Tensor) -> None:
@@ -97,6 +97,7 @@ class CTCLengthReducer(nn.Module):
     def __init__(self, config: ReducerConfig | None = None) -> None:
         super().__init__()
         self.config = config or ReducerConfig()
+        self._least = as_fraction(self.config.gamma).as_integer_ratio()
 
     def forward(
         self,
@@ -110,8 +111,9 @@ class CTCLengthReducer(nn.Module):
         _check(tokens, lengths, preview)
         with nullcontext() if c.preview_gradient else torch.no_grad():
             pi = wide(preview).softmax(-1)  # [B, L0, V]
-            # 1 - p_blank, as a sum: next to 1 a difference would keep hardly a digit of it
-            p_ink = pi[..., BLANK + 1 :].sum(-1)  # [B, L0]
+            # 1 - p_blank, as a sum: next to 1 a difference would keep hardly a digit of it. In fp64, or its last digit
+            # would hang on the order of summation.
+            p_ink = pi[..., BLANK + 1 :].sum(-1, dtype=torch.float64).to(pi.dtype)  # [B, L0]
             ink = p_ink + _DELTA  # a(w); delta on each term, so that weights sum to 1 exactly
         kept = self._keep_set(pi.detach(), p_ink.detach(), lengths)
         slot, reduced = self._assign(kept, lengths)
@@ -139,8 +141,9 @@ class CTCLengthReducer(nn.Module):
             return kept
         entropy = torch.special.entr(pi).sum(-1)  # Eq. 15
         kept = kept | (entropy > c.eta) & valid
-        # Top up to ceil(gamma * L0): rank positions by blank posterior, the kept ones first and padding last.
-        least = fewest_kept(lengths, c.gamma)
+        # Top up to ceil(gamma * L0): rank positions, the kept ones first, then the least sure of blank, padding last.
+        part, whole = self._least
+        least = (lengths.long() * part + whole - 1) // whole
         order = (-p_ink).masked_fill(kept, -2.0).masked_fill(~valid, 1.0)
         rank = order.argsort(dim=1, stable=True).argsort(dim=1)
         return rank < torch.maximum(kept.sum(1), least)[:, None]
