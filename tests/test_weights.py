@@ -94,11 +94,18 @@ def test_what_is_no_model_file_is_named(tmp_path):
     net, config = build()
     good = tmp_path / "good.safetensors"
     save_model(good, net, config, CHARSET)
-    (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "cut").write_bytes(good.read_bytes()[:-100])
-    (tmp_path / "noise").write_bytes(bytes(range(256)) * 10)
+    (tmp_path / "empty.safetensors").write_bytes(b"")
+    (tmp_path / "cut.safetensors").write_bytes(good.read_bytes()[:-100])
+    (tmp_path / "noise.SAFETENSORS").write_bytes(bytes(range(256)) * 10)
+    (tmp_path / "report.html").write_text("<!doctype html>")
     save_file({"x": torch.zeros(1)}, tmp_path / "other")
-    for name, says in [("nowhere", "no such file"), ("empty", "damaged"), ("cut", "damaged"), ("noise", "damaged")]:
+    for name, says in [
+        ("nowhere", "no such file"),
+        ("empty.safetensors", "damaged"),
+        ("cut.safetensors", "damaged"),
+        ("noise.SAFETENSORS", "damaged"),
+        ("report.html", r"not a model file, whose name ends in \.safetensors"),
+    ]:
         with pytest.raises(SpikeHTRError, match=rf"{name}: .*{says}"):
             load_model(tmp_path / name)
     with pytest.raises(SpikeHTRError, match="not a Spike-HTR model"):

@@ -104,6 +104,8 @@ def load_header(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _damaged(path: str | os.PathLike[str], error: Exception) -> str:
+    if Path(path).suffix.lower() != ".safetensors":
+        return f"{path}: not a model file, whose name ends in .safetensors ({reason_of(error)})"
     return f"{path}: damaged, or not a model file ({reason_of(error)}); get it again"
 
 

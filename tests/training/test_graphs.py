@@ -72,6 +72,35 @@ def test_a_recorded_update_is_the_update_it_stands_for(optimizer, device):
         assert not torch.allclose(a, before, atol=1e-3)
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_when_an_update_is_recorded_changes_no_bit(optimizer, device):
+    """A run that is resumed begins with updates that are not."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("graphs are recorded on a GPU; there is none here")
+    weights = []
+    for unrecorded in (1, 3, 6):
+        torch.manual_seed(0)
+        net = torch.nn.ParameterList([torch.randn(size, device=device) for size in [(32, 48), (64, 20), (7,)]])
+        made = make_optimizer(net, TrainingConfig(optimizer=optimizer, weight_decay=0.2))
+
+        def work(made=made):
+            made.step()
+            return torch.zeros((), device=device)
+
+        update = GraphedUpdate(work, net.parameters(), made, torch.device(device))
+        update.recordings = update.recordings if device == "cuda" else Rehearsals()
+        update.recordings.seen[(True,) * 3] = 1 - unrecorded
+        for number in range(6):
+            for p in net:
+                p.grad = torch.randn_like(p)
+            update(0.01 / (number + 3))
+        assert len(update.recordings.kept) == (unrecorded < 6)
+        weights.append(torch.cat([p.detach().flatten() for p in net]))
+    assert torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[0], weights[2])
+
+
 def test_an_update_for_which_a_recording_finds_no_memory_is_made_all_the_same():
     net = torch.nn.ParameterList([torch.ones(3)])
     made = make_optimizer(net, TrainingConfig(learning_rate=0.1))

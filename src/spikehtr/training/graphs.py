@@ -71,7 +71,8 @@ class GraphedStep:
 
 class GraphedUpdate:
     """`work()` takes the parameters' gradients into the weights by the optimiser and returns a number; so does this,
-    from its second step on as a recording, which has gradients and a rate of its own."""
+    from its second step on as a recording, which has gradients of its own. The rate is on the device before that, too:
+    as a number it would be rounded otherwise, and a run that is resumed, so records anew, would take another course."""
 
     def __init__(
         self,
@@ -87,10 +88,19 @@ class GraphedUpdate:
         self.recordings: Recordings[None] = Recordings(device)
 
     def __call__(self, rate: float) -> Tensor:
-        learning = [p for p in self.parameters if p.grad is not None]
+        self.rate.fill_(rate)
         key = tuple(p.grad is not None for p in self.parameters)
+        if self._recorded(key):
+            self.recordings.replay(key)
+        else:
+            self._run()
+        return self.number.clone()
+
+    def _recorded(self, key: Hashable) -> bool:
+        """Whether there is a recording; the gradients are then where it reads them."""
         if not self.recordings.wanted(key):
-            return self.work()
+            return False
+        learning = [p for p in self.parameters if p.grad is not None]
         found = [p.grad for p in learning if p.grad is not None]
         try:
             if key not in self.places:
@@ -98,15 +108,13 @@ class GraphedUpdate:
             torch._foreach_copy_(self.places[key], found)
             for p, place in zip(learning, self.places[key], strict=True):
                 p.grad = place
-            self.rate.fill_(rate)
             if key not in self.recordings.kept:
                 self.recordings.add(key, self._run, rehearse=False)
         except torch.OutOfMemoryError:  # others have taken it: a recording is not worth a run
             self.places.pop(key, None)
             self.recordings.most = len(self.recordings.kept)
-            return self.work()
-        self.recordings.replay(key)
-        return self.number.clone()
+            return False
+        return True
 
     def _run(self) -> None:
         with rate_on_device(self.optimizer, self.rate):

@@ -28,10 +28,11 @@ def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
 
 @contextmanager
 def rate_on_device(optimizer: torch.optim.Optimizer, rate: Tensor) -> Iterator[None]:
-    """While a step is recorded: the learning rate is read from `rate` whenever the step is replayed."""
+    """The learning rate is read from `rate`, anew whenever a step that is recorded meanwhile is replayed."""
+    recording = rate.is_cuda and torch.cuda.is_current_stream_capturing()
     before = [(group, dict(group)) for group in optimizer.param_groups]
     for group in optimizer.param_groups:
-        group.update(lr=rate, capturable=rate.is_cuda)
+        group.update(lr=rate, capturable=recording)
     try:
         yield
     finally:
