@@ -103,8 +103,9 @@ def run(inputs: Path, output: Path, model: Path, *more: str, kill_at: int = 0) -
     return process.returncode, errors, peak, time.perf_counter() - start
 
 
-def files_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+def results_in(folder: Path) -> dict[str, bytes]:
+    """Not the note of which file each is of, whose lines are in the order they were made."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
 
 
 def main() -> None:
@@ -125,7 +126,7 @@ def main() -> None:
         bad = {f"{number:04d}" for number in range(7, options.pages, 20)}
         _, _, small, _ = run(few, folder / "out-few", options.model)
         code, errors, peak, seconds = run(many, folder / "whole", options.model)
-        whole = files_in(folder / "whole")
+        whole = results_in(folder / "whole")
         listed = {Path(row.strip().split(":")[0]).stem for row in errors.splitlines() if row.startswith("  ")}
         print(f"{options.pages} pages, {len(bad)} of them broken: {seconds:.0f} s, exit code {code}")
         print(f"  transcribed {len(whole)}; all good ones: {len(whole) == options.pages - len(bad)}")
@@ -134,8 +135,8 @@ def main() -> None:
         code, *_ = run(many, folder / "part", options.model, kill_at=options.pages // 3)
         left = len(list((folder / "part").glob("*.xml")))
         code, errors, *_ = run(many, folder / "part", options.model, "--resume")
-        part = {name: data for name, data in files_in(folder / "part").items() if not name.startswith(".")}
-        print(f"  killed after {left} pages, resumed: {errors.splitlines()[0]}; same files: {part == whole}")
+        same = results_in(folder / "part") == whole
+        print(f"  killed after {left} pages, resumed: {errors.splitlines()[0]}; same files: {same}")
 
 
 if __name__ == "__main__":
