@@ -17,6 +17,7 @@ from copy import deepcopy
 from rich.console import Console
 from rich.table import Table
 
+from spikehtr.cli.options import pick_device
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
 from spikehtr.engine.engine import unusable
@@ -69,9 +70,10 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--split", default="test")
     parser.add_argument("--lines", type=int, default=1000)
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--batch-size", type=int, default=128)
     options = parser.parse_args()
+    options.device = pick_device(options.device)
     loaded = load_model(options.model)
     net, config = loaded.net.to(options.device), loaded.config
     store = open_lines([options.data], config.model.height, config.data.max_width, straighten=config.data.straighten)

@@ -4,7 +4,8 @@
 
 Pages of a few lines are drawn; every twentieth is broken in one of four ways (cut short, of another type, empty, or
 claiming 3.6 billion pixels). Prints whether every good page was transcribed and every bad one listed, peak memory for a
-quarter of the pages and for all, and whether a run that was killed half way and resumed ends with the same files.
+quarter of the pages and for all, and whether a run that was killed half way and resumed ends with the same files; the
+exit code is 1 where any of that is not so.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ def main() -> None:
         whole = results_in(folder / "whole")
         listed = {Path(row.strip().split(":")[0]).stem for row in errors.splitlines() if row.startswith("  ")}
         print(f"{options.pages} pages, {len(bad)} of them broken: {seconds:.0f} s, exit code {code}")
-        print(f"  transcribed {len(whole)}; all good ones: {len(whole) == options.pages - len(bad)}")
+        good = {f"{number:04d}.xml" for number in range(options.pages)} - {f"{stem}.xml" for stem in bad}
+        print(f"  transcribed {len(whole)}; all good ones: {set(whole) == good}")
         print(f"  listed {len(listed)}; just the broken ones: {listed == bad}")
         print(f"  peak memory {small:.0f} MiB for {options.pages // 4} pages, {peak:.0f} MiB for {options.pages}")
         code, *_ = run(many, folder / "part", options.model, kill_at=options.pages // 3)
@@ -137,6 +139,8 @@ def main() -> None:
         code, errors, *_ = run(many, folder / "part", options.model, "--resume")
         same = results_in(folder / "part") == whole
         print(f"  killed after {left} pages, resumed: {errors.splitlines()[0]}; same files: {same}")
+    if set(whole) != good or listed != bad or not same:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

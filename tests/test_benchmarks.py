@@ -1,0 +1,46 @@
+"""Benchmarks that check what they measure, on very little: they are run rarely, and would go stale in silence."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spikehtr.assets import FONTS
+from spikehtr.data.synth import synthesise
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def run(name, *args):
+    command = [sys.executable, BENCHMARKS / f"{name}.py", *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lines") / "drawn"
+    synthesise(["le pain", "la plume"], FONTS, 2, folder / "test", height=64)
+    return folder
+
+
+def test_every_page_is_transcribed_or_listed_and_a_killed_run_is_resumed():
+    told = run("transcribe", "--model", "bundled", "--pages", 8)
+    assert "8 pages, 1 of them broken" in told
+    assert "transcribed 7; all good ones: True" in told
+
+
+def test_readers_are_compared_with_the_reference(lines):
+    told = run("reading", "bundled", "--data", lines, "--lines", 2, "--device", "cpu")
+    assert "2 lines of" in told
+    reference = next(row for row in told.splitlines() if "reference, fp32" in row)
+    assert "100.0%" in reference
+
+
+def test_noise_on_the_pixels_changes_every_layer_s_spikes(lines):
+    told = run("fragility", "bundled", "--data", lines, "--split", "test", "--lines", 1, "--noise", 0.01)
+    rows = [row.split("│")[2:4] for row in told.splitlines() if "PW1" in row or "FC1" in row]
+    assert len(rows) == 11
+    assert all(0 < float(cell.strip(" %")) < 100 for row in rows for cell in row)
