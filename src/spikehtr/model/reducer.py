@@ -97,7 +97,6 @@ class CTCLengthReducer(nn.Module):
     def __init__(self, config: ReducerConfig | None = None) -> None:
         super().__init__()
         self.config = config or ReducerConfig()
-        self._least = as_fraction(self.config.gamma).as_integer_ratio()
 
     def forward(
         self,
@@ -142,7 +141,7 @@ class CTCLengthReducer(nn.Module):
         entropy = torch.special.entr(pi).sum(-1)  # Eq. 15
         kept = kept | (entropy > c.eta) & valid
         # Top up to ceil(gamma * L0): rank positions, the kept ones first, then the least sure of blank, padding last.
-        part, whole = self._least
+        part, whole = as_fraction(c.gamma).as_integer_ratio()
         least = (lengths.long() * part + whole - 1) // whole
         order = (-p_ink).masked_fill(kept, -2.0).masked_fill(~valid, 1.0)
         rank = order.argsort(dim=1, stable=True).argsort(dim=1)
