@@ -176,6 +176,23 @@ def test_missing_lines_count_as_read_as_nothing_and_are_told(tmp_path):
 def test_a_line_that_is_there_twice(tmp_path):
     with pytest.raises(SpikeHTRError, match=r"line 2: '1' was there before .*line 1"):
         evaluate_readings(written(tmp_path, "1\tink\n1.png\tpen\n"), {"a": part(("1", "ink"))})
+    with pytest.raises(SpikeHTRError, match=r"'y/1' was there before .*line 1\) as 'x/1', for the data's line '1'"):
+        evaluate_readings(written(tmp_path, "x/1\tink\ny/1\tpen\n"), {"a": part(("1", "ink"))})
+
+
+def test_a_table_of_other_lines_is_told_by_what_they_say(tmp_path):
+    """Ids are often bare numbers, and those of another set are the same: an error rate of such would mean nothing."""
+    path = written(tmp_path, "id\treference\ttext\n1\tink \tinc\n2\tpen\tpen\n3\tdip\tdip\n")
+    told = []
+    read = evaluate_readings(path, {"a": part(("1", "ink"), ("2", "pen"), ("3", "sip"))}, tell=told.append)
+    assert [p.reference for p in read.predictions] == ["ink", "pen", "sip"]
+    assert len(told) == 1
+    assert "1 of 3 references differ from the data's" in told[0]
+    assert "line 4: 'dip', where the data has 'sip'" in told[0]
+    with pytest.raises(
+        SpikeHTRError, match=r"2 of 3 references differ from the data's \(.*line 3: 'pen', where the data has 'nib'\)"
+    ):
+        evaluate_readings(path, {"a": part(("1", "ink"), ("2", "nib"), ("3", "sip"))})
 
 
 @pytest.mark.parametrize("name", ["test/l0", "l0.png", "/data/lines/test/l0.webp", "lines\\test\\l0", "./test/l0"])

@@ -40,6 +40,7 @@ class Reading(NamedTuple):
     id: str
     text: str
     confidence: float = math.nan
+    reference: str | None = None  # what the line says, as far as the table knows
 
 
 def are_readings(path: Path) -> bool:
@@ -97,12 +98,15 @@ def evaluate_readings(
         if place is None:
             others.append(reading)
         elif (first := by_place.setdefault(place, reading)) is not reading:
-            raise SpikeHTRError(f"{reading.where}: {reading.id!r} was there before ({first.where}); leave one of them")
+            alias = "" if first.id == reading.id else f" as {first.id!r}, for the data's line {lines[place].id!r}"
+            message = f"{reading.id!r} was there before ({first.where}){alias}"
+            raise SpikeHTRError(f"{reading.where}: {message}; leave one of them")
     if not by_place:
         raise SpikeHTRError(
             f"{path}: none of its {len(found)} lines is among these {len(lines)}; its ids are like "
             f"{_shown(found[0])}, those of the data like {lines[0].id!r} of the set {lines[0].set}"
         )
+    _check_references(path, lines, by_place, tell)
     if missing := [line.id for place, line in enumerate(lines) if place not in by_place]:
         tell(f"{path}: not in it, so read as nothing: {len(missing)} of {len(lines)} lines ({missing[0]!r} ...)")
     if others:
@@ -158,6 +162,23 @@ class _Places:
             "the data has them, and where sets share ids, give the table columns `set`, `id` and `text`, named in its "
             "first line"
         )
+
+
+def _check_references(
+    path: Path, lines: Sequence[Prediction], by_place: Mapping[int, Reading], tell: Callable[[str], None]
+) -> None:
+    """A table that knows what its lines say, and mostly says otherwise than the data, was read from other lines."""
+    others = [
+        f"{reading.where}: {reading.reference!r}, where the data has {lines[place].reference!r}"
+        for place, reading in by_place.items()
+        if reading.reference is not None and reading.reference != lines[place].reference
+    ]
+    if not others:
+        return
+    differ = f"{len(others)} of {len(by_place)} references differ from the data's ({others[0]})"
+    if 2 * len(others) > len(by_place):
+        raise SpikeHTRError(f"{path}: read from other lines: {differ}; name the data it was read from")
+    tell(f"{path}: {differ}; the data's are counted by")
 
 
 def _check_pages(path: Path, lines: Sequence[Prediction], found: Sequence[Reading]) -> None:
@@ -239,7 +260,8 @@ def _with_head(path: Path, text: str, between: str) -> Iterator[Reading]:
             if "\n" in row["text"]:
                 raise SpikeHTRError(f"{where}: a text of several lines; {_QUOTES}")
             sure = _number(row.get("confidence", ""), where)
-            yield Reading(where, row.get("set") or None, _name(row["id"]), normalise(row["text"]), sure)
+            said = normalise(row["reference"]) if "reference" in row else None
+            yield Reading(where, row.get("set") or None, _name(row["id"]), normalise(row["text"]), sure, said)
     except csv.Error as error:
         raise SpikeHTRError(f"{path}, line {rows.line_num}: {error}; {_QUOTES}") from None
 
