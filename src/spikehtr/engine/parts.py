@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from spikehtr.engine.native import BLOCK, DENSE, EVENTS, TILES, Library, Source, Weights
+from spikehtr.engine.native import BLOCK, DENSE, EVENTS, TILES, Library, Source, Weights, library
 
 Floats = NDArray[np.float32]
 _SLACK = 64 * 1024  # bytes behind every buffer: vectors are read whole, also at the end of a map
@@ -129,8 +129,8 @@ class Layer:
 
     def _panels(self) -> None:
         if "panels" not in self._packed:
-            k = len(self.weight)
-            self._packed["panels"] = np.ascontiguousarray(self._padded(k).reshape(k, -1, 32).transpose(1, 0, 2))
+            k, strip = len(self.weight), library().strip
+            self._packed["panels"] = np.ascontiguousarray(self._padded(k).reshape(k, -1, strip).transpose(1, 0, 2))
 
     def _tiles(self) -> None:
         if "tiles" not in self._packed:

@@ -4,18 +4,21 @@ typedef float v16 __attribute__((vector_size(64), aligned(4)));
 typedef float v8 __attribute__((vector_size(32), aligned(4)));
 typedef float v4 __attribute__((vector_size(16), aligned(4)));
 
+/* Where column c of a panel begins. */
+#define COLUMN(c) ((size_t)((c) / STRIP * STRIP) * k + (c) % STRIP)
+
 /* out[0:ROWS, 0:32] = a[0:ROWS, 0:k] . panel[0:k, 0:32], COLS columns at a time: as many sums as fit into registers */
 #define REGISTER_BLOCK(NAME, TARGET, VEC, LANES, ROWS, COLS)                                        \
     TARGET static void NAME(const float *a, int lda, const float *panel, int k, float *out, int ldo) { \
         enum { PARTS = COLS / LANES };                                                              \
         for (int first = 0; first < PANEL; first += COLS) {                                         \
-            const float *from = panel + first;                                                      \
+            const float *from = panel;                                                              \
             VEC acc[ROWS][PARTS];                                                                   \
             for (int r = 0; r < ROWS; r++)                                                          \
                 for (int v = 0; v < PARTS; v++) acc[r][v] = (VEC){0};                               \
-            for (int i = 0; i < k; i++, from += PANEL) {                                            \
+            for (int i = 0; i < k; i++, from += STRIP) {                                            \
                 VEC b[PARTS];                                                                       \
-                for (int v = 0; v < PARTS; v++) b[v] = *(const VEC *)(from + v * LANES);            \
+                for (int v = 0; v < PARTS; v++) b[v] = *(const VEC *)(from + COLUMN(first + v * LANES)); \
                 _Pragma("GCC unroll 12") for (int r = 0; r < ROWS; r++) {                           \
                     float x = a[(size_t)r * lda + i];                                               \
                     for (int v = 0; v < PARTS; v++) acc[r][v] += x * b[v];                          \
@@ -34,11 +37,36 @@ REGISTER_BLOCK(block3_v3, __attribute__((target("arch=x86-64-v3"))), v8, 8, 3, 3
 REGISTER_BLOCK(block1_v3, __attribute__((target("arch=x86-64-v3"))), v8, 8, 1, 32)
 #endif
 #if defined(__aarch64__)
-enum { ANY_ROWS = 6 }; /* 24 of its 32 registers hold sums */
+/* The same where a product takes one lane of a register for all of the other's: four inputs of a row are loaded at
+   once, and nothing spills. */
+enum { ANY_ROWS = 6 };
+static void block_any(const float *a, int lda, const float *panel, int k, float *out, int ldo) {
+    for (int first = 0; first < PANEL; first += STRIP) {
+        const float *from = panel + COLUMN(first);
+        v4 acc[ANY_ROWS][STRIP / 4];
+        for (int r = 0; r < ANY_ROWS; r++)
+            for (int v = 0; v < STRIP / 4; v++) acc[r][v] = (v4){0};
+        int i = 0;
+        for (; i + 4 <= k; i += 4, from += 4 * STRIP) {
+            v4 x[ANY_ROWS];
+            for (int r = 0; r < ANY_ROWS; r++) x[r] = *(const v4 *)(a + (size_t)r * lda + i);
+            _Pragma("GCC unroll 4") for (int lane = 0; lane < 4; lane++)
+                _Pragma("GCC unroll 2") for (int v = 0; v < STRIP / 4; v++) {
+                    v4 b = *(const v4 *)(from + lane * STRIP + v * 4);
+                    _Pragma("GCC unroll 6") for (int r = 0; r < ANY_ROWS; r++) acc[r][v] += x[r][lane] * b;
+                }
+        }
+        for (; i < k; i++, from += STRIP)
+            for (int v = 0; v < STRIP / 4; v++)
+                for (int r = 0; r < ANY_ROWS; r++) acc[r][v] += a[(size_t)r * lda + i] * *(const v4 *)(from + v * 4);
+        for (int r = 0; r < ANY_ROWS; r++)
+            for (int v = 0; v < STRIP / 4; v++) *(v4 *)(out + (size_t)r * ldo + first + v * 4) = acc[r][v];
+    }
+}
 #else
 enum { ANY_ROWS = 3 };
-#endif
 REGISTER_BLOCK(block_any, , v4, 4, ANY_ROWS, 16)
+#endif
 REGISTER_BLOCK(block1_any, , v4, 4, 1, 32)
 
 typedef void (*block_fn)(const float *, int, const float *, int, float *, int);
@@ -63,18 +91,18 @@ static void dense_block(const struct job *job, const float *a, int lda, float *o
     block_fn many, one;
     int step;
     pick_block(&many, &step, &one);
+    int now = rows < step ? 1 : step;
     float spill[12 * PANEL];
     for (int n = first; n < end; n += PANEL) {
         const float *panel = w->panels + (size_t)n * w->k;
         int whole = n + PANEL <= w->n;
-        for (int r = 0; r < rows;) {
-            int now = rows - r >= step ? step : 1;
-            float *to = whole ? out + (size_t)r * w->n + n : spill;
-            (now == step ? many : one)(a + (size_t)r * lda, lda, panel, w->k, to, whole ? w->n : PANEL);
+        for (int r = 0; r < rows; r += now) {
+            int at = least(r, rows - now); /* of the last rows some are done again, to the same digits */
+            float *to = whole ? out + (size_t)at * w->n + n : spill;
+            (now == step ? many : one)(a + (size_t)at * lda, lda, panel, w->k, to, whole ? w->n : PANEL);
             if (!whole)
                 for (int i = 0; i < now; i++)
-                    memcpy(out + (size_t)(r + i) * w->n + n, spill + i * PANEL, sizeof(float) * (w->n - n));
-            r += now;
+                    memcpy(out + (size_t)(at + i) * w->n + n, spill + i * PANEL, sizeof(float) * (w->n - n));
         }
     }
 }
@@ -223,6 +251,8 @@ static void product_task(const void *arg, int task) {
     float *sums = job->sums ? job->sums + ((size_t)step * job->row_blocks + block) * 2 * w->n : NULL;
     finish(job, out, rows, sums, first, end);
 }
+
+API int spikehtr_strip(void) { return STRIP; }
 
 ENDS(weights, bias)
 ENDS(source, burst)

@@ -5,13 +5,18 @@
 
 #include "common.h"
 
-enum { PANEL = 32 }; /* columns of weights that lie together */
+/* Columns of weights that are read together, and of these the ones that lie side by side. */
+#if defined(__aarch64__)
+enum { PANEL = 32, STRIP = 8 };
+#else
+enum { PANEL = 32, STRIP = 32 };
+#endif
 
 /* How the weights [K, N] of one layer lie in memory; a layer may have several at once. Np is N rounded up to PANEL and
    Kp is K rounded up to 32, filled up with zeros. */
 struct weights {
     int k, n;
-    const float *panels; /* [Np / 32, K, 32] */
+    const float *panels; /* [Np / STRIP, K, STRIP] */
     const bf16 *tiles; /* [Np / 16, Kp / 2, 16, 2] */
     const float *rows; /* [K, N], for events */
     const float *bias; /* [N] or absent */
