@@ -89,6 +89,22 @@ def test_products(shape, outputs, geometry, mode, threads, bias):
 
 
 @settings(max_examples=40, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 70), st.integers(1, 100))
+def test_a_product_has_the_same_digits_wherever_a_row_lies(rows, inputs, outputs):
+    """Alone, in a block of rows, or among the last, some of which are done twice."""
+    torch.manual_seed(rows)
+    layer = Layer.of("a layer", nn.Linear(inputs, outputs))
+    layer.choose(DENSE)
+    x = torch.randn(1, 1, rows, inputs).numpy()
+
+    def product(x):
+        run = Products(HAVE, Memory())
+        return run.product(layer, filled(run, layer, x), "out")[0].dense.reshape(-1, outputs).copy()
+
+    assert np.array_equal(product(x), np.concatenate([product(x[:, :, [row]]) for row in range(rows)]))
+
+
+@settings(max_examples=40, deadline=None)
 @given(
     st.tuples(st.integers(1, 2), SIDES, st.integers(1, 30), st.integers(1, 80)),
     st.sampled_from([(5, 5), (3, 3), (1, 7), (1, 15)]),

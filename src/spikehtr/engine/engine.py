@@ -57,9 +57,8 @@ def unusable(net: Network, half: bool = False) -> str | None:
 
 
 # Spikes an input below which adding up weight rows is faster than the dense product, as `spikehtr bench --cpu` measures
-# them: in fp32, and in tiles. Without AVX-512 (measured on ARM) a list takes as long to make as _LISTED outputs to sum.
+# them: in fp32 (with AVX-512 and on ARM), and in tiles.
 EVENTS_PAY_DENSE, EVENTS_PAY_TILES = 0.2, 0.02
-_LISTED = 64
 
 MOST_A_LINE = 8  # threads that a single line can keep busy
 
@@ -133,16 +132,10 @@ class Engine:
         if events != "auto":
             return
         self.density = self.watch(sample_line(self.net.config.height))[1]
+        most = EVENTS_PAY_DENSE if dense == DENSE else EVENTS_PAY_TILES
         for layer in self.layers():
-            if layer.spikes and self.density.get(layer.name, 1.0) > self._most(layer, dense):
+            if layer.spikes and self.density.get(layer.name, 1.0) > most:
                 layer.choose(dense)
-
-    def _most(self, layer: Layer, dense: int) -> float:
-        """Spikes an input up to which lists pay."""
-        if dense == TILES:
-            return EVENTS_PAY_TILES
-        listing = 0 if self.library.wide else _LISTED
-        return EVENTS_PAY_DENSE * layer.outputs / (layer.outputs + listing)
 
     def watch(self, gray: Floats) -> tuple[dict[str, float], dict[str, float]]:
         """Read a line; the seconds of each layer, and the spikes an input where they are listed."""

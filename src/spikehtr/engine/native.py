@@ -106,7 +106,6 @@ class Library:
         self._threads.argtypes, self._threads.restype = [c_int], None
         self.tiles = bool(dll.spikehtr_tiles())  # a tile unit (AMX) that this process may use
         self.strip = int(dll.spikehtr_strip())  # columns of weights that lie side by side (product.h)
-        self.wide = bool(dll.spikehtr_wide())  # vectors (AVX-512) that make lists of spikes quickly
         self.threads = 1
 
     def call(self, name: str, **fields: Any) -> None:

@@ -34,9 +34,7 @@ void *scratch(size_t bytes);
 /* The channels that fired, each as often as it did -> `fired`, which has room for so many entries; how many there are. */
 int list_spikes(const float *spikes, int channels, uint16_t *fired, int room);
 
-/* The same of neurons that have no step before this one, straight from what drives them: raw * scale + shift. Only where
-   there are `wide_vectors` (AVX-512). */
-int wide_vectors(void);
+/* The same of neurons that have no step before this one, straight from what drives them: raw * scale + shift. */
 struct one_step {
     const float *scale, *shift;
     int channels, burst;
@@ -48,6 +46,18 @@ enum { BLOCK = 96 }; /* rows a task works on: whole tiles (32) and whole registe
 
 INLINE int least(int a, int b) { return a < b ? a : b; }
 INLINE int blocks_of(int rows) { return (rows + BLOCK - 1) / BLOCK; }
+
+/* The second, third, ... spike of one step, where the membrane is so far above the threshold. */
+INLINE void add_bursts(const float *membrane, int channels, int burst, float threshold, float burst_step, float *spikes) {
+    float more = 1.0f;
+    for (int i = 1; i < burst && more > 0.0f; i++) { /* who does not fire twice does not fire thrice */
+        more = 0.0f;
+        _Pragma("omp simd reduction(+ : more)") for (int c = 0; c < channels; c++) {
+            float s = membrane[c] - threshold - i * burst_step >= 0.0f ? 1.0f : 0.0f;
+            spikes[c] += s, more += s;
+        }
+    }
+}
 
 INLINE float bf16_to_float(bf16 x) {
     uint32_t bits = (uint32_t)x << 16;

@@ -1,5 +1,6 @@
 /* Spikes [C] as a list of the channels that fired, each as often as it did. Whether one of sixteen fired is a coin's toss
-   at the rates of a trained network, so it is not asked: what a wrong guess costs is more than an empty entry. */
+   at the rates of a trained network, so with wide vectors (AVX-512) it is not asked: what a wrong guess costs is more than
+   an empty entry. */
 #include "common.h"
 
 #if defined(__x86_64__)
@@ -35,7 +36,7 @@ WIDE static int list_wide(const float *spikes, int channels, uint16_t *fired, in
     return found;
 }
 
-WIDE int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) {
+WIDE static int list_one_step_wide(const struct one_step *o, const float *raw, uint16_t *fired) {
     int found = 0, room = o->channels * o->burst;
     __m512 threshold = _mm512_set1_ps(o->threshold);
     for (int c = 0; c < o->channels; c += 16) {
@@ -55,28 +56,64 @@ WIDE int list_one_step(const struct one_step *o, const float *raw, uint16_t *fir
     return found;
 }
 
-int wide_vectors(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"); }
+static int wide_vectors(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"); }
 #else
-int wide_vectors(void) { return 0; }
-int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) { return (void)o, (void)raw, (void)fired, 0; }
+static int wide_vectors(void) { return 0; }
 #define list_wide(...) 0
+#define list_one_step_wide(...) 0
 #endif
 
-API int spikehtr_wide(void) { return wide_vectors(); }
+/* Without such vectors 64 channels are asked at a time, so that a wrong guess of where a list ends is made once for all. */
+enum { AT_ONCE = 64 };
 
-int list_spikes(const float *spikes, int channels, uint16_t *fired, int room) {
-    if (wide_vectors()) return list_wide(spikes, channels, fired, room);
-    int found = 0;
-    for (int c = 0; c < channels; c += 8) { /* eight at a time, as the bytes of a word: most are 0 */
-        uint8_t bytes[8] = {0};
-        for (int i = 0; i < least(8, channels - c); i++) bytes[i] = (uint8_t)spikes[c + i];
+/* Which of `count` numbers are at least the threshold, a bit each. */
+INLINE uint64_t which_of(const float *x, int count, float threshold) {
+    uint8_t reach[AT_ONCE] = {0};
+    EACH (int i = 0; i < count; i++) reach[i] = x[i] >= threshold;
+    uint64_t bits = 0;
+    for (int i = 0; i < AT_ONCE; i += 8) { /* eight bytes of 0 or 1 -> eight bits */
         uint64_t word;
-        memcpy(&word, bytes, 8);
-        for (; word;) {
-            int i = __builtin_ctzll(word) >> 3;
-            for (int n = bytes[i]; n; n--) fired[found++] = (uint16_t)(c + i);
-            word &= ~((uint64_t)0xff << (8 * i));
+        memcpy(&word, reach + i, 8);
+        bits |= (word * 0x0102040810204080u >> 56) << i;
+    }
+    return bits;
+}
+
+INLINE uint64_t which_reach(const float *x, int count, float threshold) {
+    return count == AT_ONCE ? which_of(x, AT_ONCE, threshold) : which_of(x, count, threshold); /* compiled for 64 */
+}
+
+CLONES static int list_narrow(const float *spikes, int channels, uint16_t *fired) {
+    int found = 0;
+    for (int c = 0; c < channels; c += AT_ONCE)
+        for (uint64_t more = which_reach(spikes + c, least(AT_ONCE, channels - c), 1.0f); more; more &= more - 1) {
+            int at = c + __builtin_ctzll(more);
+            for (int n = (int)spikes[at]; n; n--) fired[found++] = (uint16_t)at;
+        }
+    return found;
+}
+
+CLONES static int list_one_step_narrow(const struct one_step *o, const float *raw, uint16_t *fired) {
+    int found = 0;
+    float h[AT_ONCE];
+    for (int c = 0; c < o->channels; c += AT_ONCE) {
+        int here = least(AT_ONCE, o->channels - c);
+        EACH (int i = 0; i < here; i++) h[i] = raw[c + i] * o->scale[c + i];
+        __asm__("" : : "r"(h) : "memory"); /* rounded here, as in the reference: no part of the addition */
+        EACH (int i = 0; i < here; i++) h[i] += o->shift[c + i];
+        for (uint64_t more = which_reach(h, here, o->threshold); more; more &= more - 1) {
+            int i = __builtin_ctzll(more);
+            fired[found++] = (uint16_t)(c + i);
+            for (int n = 1; n < o->burst && h[i] - o->threshold >= (float)n * o->burst_step; n++) fired[found++] = (uint16_t)(c + i);
         }
     }
     return found;
+}
+
+int list_spikes(const float *spikes, int channels, uint16_t *fired, int room) {
+    return wide_vectors() ? list_wide(spikes, channels, fired, room) : list_narrow(spikes, channels, fired);
+}
+
+int list_one_step(const struct one_step *o, const float *raw, uint16_t *fired) {
+    return wide_vectors() ? list_one_step_wide(o, raw, fired) : list_one_step_narrow(o, raw, fired);
 }

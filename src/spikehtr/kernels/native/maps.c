@@ -51,7 +51,7 @@ CLONES static void fire_task(const void *arg, int block) {
             const float *raw = f->raw + at, *scale = f->scale + t * channels, *shift = f->shift + t * channels;
             EACH (int c = 0; c < channels; c++) result[c] = raw[c] * scale[c]; /* rounded here, as in the reference */
             if (f->neuron == 1) {
-                float decay = t ? f->decay : 0.0f, threshold = f->threshold, burst_step = f->burst_step, alpha = f->alpha;
+                float decay = t ? f->decay : 0.0f, threshold = f->threshold, alpha = f->alpha;
                 if (!t) memset(membrane, 0, sizeof(float) * channels), memset(last, 0, sizeof(float) * channels);
                 EACH (int c = 0; c < channels; c++) {
                     float h = result[c] + shift[c];
@@ -60,8 +60,7 @@ CLONES static void fire_task(const void *arg, int block) {
                     membrane[c] = u, last[c] = s;
                     result[c] = s + alpha * h;
                 }
-                for (int i = 1; i < f->burst; i++)
-                    EACH (int c = 0; c < channels; c++) result[c] += membrane[c] - threshold - i * burst_step >= 0.0f ? 1.0f : 0.0f;
+                add_bursts(membrane, channels, f->burst, threshold, f->burst_step, result);
                 if (f->fired) /* then there is no shortcut and no residual */
                     f->counts[(size_t)t * f->positions + p] = list_spikes(result, channels, f->fired + at * f->burst, channels * f->burst);
             } else if (f->neuron == 2) {
@@ -96,7 +95,7 @@ static void list_task(const void *arg, int block) {
 ENDS(fire, alpha)
 API void spikehtr_fire(const struct fire *f) {
     int listed = f->steps == 1 && f->neuron == 1 && f->fired && !f->out && !f->half && !f->sums && !f->residual && f->alpha == 0.0f;
-    run_tasks(listed && wide_vectors() ? list_task : fire_task, f, blocks_of(f->positions));
+    run_tasks(listed ? list_task : fire_task, f, blocks_of(f->positions));
 }
 
 /* --- depthwise convolution -------------------------------------------------------------------------------------- */

@@ -41,8 +41,7 @@ CLONES static void token_fire_task(const void *arg, int block) {
                     float s = u >= threshold ? 1.0f : 0.0f;
                     membrane[c] = u, last[c] = s, result[c] = s;
                 }
-                for (int i = 1; i < f->burst; i++)
-                    EACH (int c = 0; c < channels; c++) result[c] += membrane[c] - threshold - i * f->burst_step >= 0.0f ? 1.0f : 0.0f;
+                add_bursts(membrane, channels, f->burst, threshold, f->burst_step, result);
                 if (f->fired) f->counts[row] = list_spikes(result, channels, f->fired + at * f->burst, channels * f->burst);
             }
             if (f->residual)
