@@ -182,17 +182,24 @@ def test_a_line_that_is_there_twice(tmp_path):
 
 def test_a_table_of_other_lines_is_told_by_what_they_say(tmp_path):
     """Ids are often bare numbers, and those of another set are the same: an error rate of such would mean nothing."""
-    path = written(tmp_path, "id\treference\ttext\n1\tink \tinc\n2\tpen\tpen\n3\tdip\tdip\n")
+    path = written(tmp_path, "id\treference\ttext\n1\tink \tinc\n2\tpen\tpen\n3\tdip\tdip\n4\t\tnib\n")
     told = []
-    read = evaluate_readings(path, {"a": part(("1", "ink"), ("2", "pen"), ("3", "sip"))}, tell=told.append)
-    assert [p.reference for p in read.predictions] == ["ink", "pen", "sip"]
+    read = evaluate_readings(
+        path, {"a": part(("1", "ink"), ("2", "pen"), ("3", "sip"), ("4", "nib"))}, tell=told.append
+    )
+    assert [p.reference for p in read.predictions] == ["ink", "pen", "sip", "nib"]
     assert len(told) == 1
-    assert "1 of 3 references differ from the data's" in told[0]
-    assert "line 4: 'dip', where the data has 'sip'" in told[0]
+    assert "1 of 3 references differ from the data's, as 'dip' from 'sip'" in told[0]
+    other = {"a": part(("1", "ink"), ("2", "nib"), ("3", "sip"), ("4", "nib"))}
     with pytest.raises(
-        SpikeHTRError, match=r"2 of 3 references differ from the data's \(.*line 3: 'pen', where the data has 'nib'\)"
+        SpikeHTRError, match=r"line 3: seems read from other lines than the data's '2'.*2 of 3.*'pen' from 'nib'"
     ):
-        evaluate_readings(path, {"a": part(("1", "ink"), ("2", "nib"), ("3", "sip"))})
+        evaluate_readings(path, other)
+
+
+def test_a_table_of_references_alone_is_no_reading(tmp_path):
+    with pytest.raises(SpikeHTRError, match=r"first line has to name its columns, `id` and `text`"):
+        load_readings(written(tmp_path, "id\treference\n1\tink\n"))
 
 
 @pytest.mark.parametrize("name", ["test/l0", "l0.png", "/data/lines/test/l0.webp", "lines\\test\\l0", "./test/l0"])

@@ -57,7 +57,7 @@ def unusable(net: Network, half: bool = False) -> str | None:
 
 
 # Spikes an input below which adding up weight rows is faster than the dense product, as `spikehtr bench --cpu` measures
-# them: in fp32 (with AVX-512 and on ARM), and in tiles.
+# them with AVX-512 and on ARM: in fp32, and in tiles. On x86 with less it was not measured.
 EVENTS_PAY_DENSE, EVENTS_PAY_TILES = 0.2, 0.02
 
 MOST_A_LINE = 8  # threads that a single line can keep busy

@@ -31,7 +31,7 @@ _TABLES = frozenset({".tsv", ".tab", ".csv", ".txt"})
 _IN_FOLDERS = frozenset({".txt", ".xml"})
 _PARSERS = {"PcGts": page.parse, "alto": alto.parse}
 _SPACE = "<space>"  # PyLaia's, which writes a text symbol by symbol
-_NAMES = frozenset({"id", "text", "set", "confidence", "text_a", "text_b", "file", "image", "prediction"})
+_NAMES = frozenset({"id", "text", "set", "confidence", "reference", "text_a", "text_b", "file", "image", "prediction"})
 
 
 class Reading(NamedTuple):
@@ -79,8 +79,8 @@ def evaluate_readings(
 ) -> Evaluation:
     """What stands in `path` of the lines of `parts`, by the name of their set.
 
-    A line that is not there counts as one in which nothing was read; `tell` hears of these, and of readings of other
-    lines.
+    A line that is not there counts as one in which nothing was read; `tell` hears of these, of readings of other
+    lines, and of references that are not the data's. If most are not, the readings are refused.
     """
     found = load_readings(path, tell)
     lines: list[Prediction] = []
@@ -98,9 +98,9 @@ def evaluate_readings(
         if place is None:
             others.append(reading)
         elif (first := by_place.setdefault(place, reading)) is not reading:
-            alias = "" if first.id == reading.id else f" as {first.id!r}, for the data's line {lines[place].id!r}"
-            message = f"{reading.id!r} was there before ({first.where}){alias}"
-            raise SpikeHTRError(f"{reading.where}: {message}; leave one of them")
+            alias = "" if first.id == reading.id else f" as {_shown(first)}, for the data's line {lines[place].id!r}"
+            message = f"{_shown(reading)} was there before ({first.where}){alias}"
+            raise SpikeHTRError(f"{reading.where}: {message}; keep one of them")
     if not by_place:
         raise SpikeHTRError(
             f"{path}: none of its {len(found)} lines is among these {len(lines)}; its ids are like "
@@ -168,17 +168,18 @@ def _check_references(
     path: Path, lines: Sequence[Prediction], by_place: Mapping[int, Reading], tell: Callable[[str], None]
 ) -> None:
     """A table that knows what its lines say, and mostly says otherwise than the data, was read from other lines."""
-    others = [
-        f"{reading.where}: {reading.reference!r}, where the data has {lines[place].reference!r}"
-        for place, reading in by_place.items()
-        if reading.reference is not None and reading.reference != lines[place].reference
-    ]
+    known = [(reading, lines[place].reference) for place, reading in by_place.items() if reading.reference is not None]
+    others = [(reading, says) for reading, says in known if reading.reference != says]
     if not others:
         return
-    differ = f"{len(others)} of {len(by_place)} references differ from the data's ({others[0]})"
-    if 2 * len(others) > len(by_place):
-        raise SpikeHTRError(f"{path}: read from other lines: {differ}; name the data it was read from")
-    tell(f"{path}: {differ}; the data's are counted by")
+    first, says = others[0]
+    differ = f"{len(others)} of {len(known)} references differ from the data's, as {first.reference!r} from {says!r}"
+    if 2 * len(others) > len(known):
+        raise SpikeHTRError(
+            f"{first.where}: seems read from other lines than the data's {first.id!r}: {differ}; "
+            "name the data it was read from, or leave its column `reference` out"
+        )
+    tell(f"{path}: {differ}; the data's count")
 
 
 def _check_pages(path: Path, lines: Sequence[Prediction], found: Sequence[Reading]) -> None:
@@ -260,7 +261,7 @@ def _with_head(path: Path, text: str, between: str) -> Iterator[Reading]:
             if "\n" in row["text"]:
                 raise SpikeHTRError(f"{where}: a text of several lines; {_QUOTES}")
             sure = _number(row.get("confidence", ""), where)
-            said = normalise(row["reference"]) if "reference" in row else None
+            said = normalise(row.get("reference", "")) or None
             yield Reading(where, row.get("set") or None, _name(row["id"]), normalise(row["text"]), sure, said)
     except csv.Error as error:
         raise SpikeHTRError(f"{path}, line {rows.line_num}: {error}; {_QUOTES}") from None
