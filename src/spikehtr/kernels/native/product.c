@@ -135,6 +135,7 @@ ADD_ROWS(add16_v4, WIDE, 16)
 ADD_ROWS(add8_v4, WIDE, 8)
 ADD_ROWS(add4_v4, WIDE, 4)
 ADD_ROWS(add1_v4, WIDE, 1)
+ADD_ROWS(add4_v3, __attribute__((target("arch=x86-64-v3"))), 4)
 #endif
 ADD_ROWS(add4_any, , 4)
 ADD_ROWS(add1_any, , 1)
@@ -147,6 +148,8 @@ static void add_rows(const struct weights *w, const struct lists *f, float *out,
         for (; n + 128 <= end; n += 128) add8_v4(w, f, out, n);
         for (; n + 64 <= end; n += 64) add4_v4(w, f, out, n);
         for (; n + 16 <= end; n += 16) add1_v4(w, f, out, n);
+    } else if (__builtin_cpu_supports("avx2")) {
+        for (; n + 64 <= end; n += 64) add4_v3(w, f, out, n);
     }
 #endif
     for (; n + 64 <= end; n += 64) add4_any(w, f, out, n);
