@@ -148,7 +148,7 @@ def test_studies_of_our_own_have_no_table_of_the_paper(path):
 
 def test_the_fine_tuning_study_does_what_train_from_does():
     rows = [v for v in load_study("fine-tuning").variants if v.begin == "model"]
-    assert len(rows) == 3
+    assert len(rows) == 4
     own = {"training.epochs", "training.validate_every", "data.train_lines"}  # how long, and what the study is about
     keys = sorted(FINE_TUNING.keys() - own)
     for row in rows:
