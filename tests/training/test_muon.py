@@ -10,7 +10,7 @@ from conftest import micro
 from spikehtr import SpikeHTR
 from spikehtr.baselines import build
 from spikehtr.config import Config, TrainingConfig
-from spikehtr.training.muon import Muon, matrices_of, orthogonal
+from spikehtr.training.muon import Muon, matrices_of, orthogonal, stacks
 from spikehtr.training.optim import make_optimizer
 
 
@@ -42,6 +42,37 @@ def test_a_matrix_is_its_own_whatever_is_stacked_with_it():
     assert torch.equal(orthogonal(torch.zeros(2, 4, 3)), torch.zeros(2, 4, 3))
     for alone, together in zip(some, orthogonal(some), strict=True):
         torch.testing.assert_close(orthogonal(alone[None])[0], together, rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), max_size=12), st.integers(0, 200))
+def test_stacks_hold_every_matrix_once_and_few_zeros(shapes, spare):
+    sizes = [torch.Size(shape) for shape in shapes]
+    found = stacks(sizes, spare)
+    assert sorted(i for stack in found for i in stack) == list(range(len(shapes)))
+    for first, *others in found:
+        for i in others:
+            assert all(a <= b for a, b in zip(sizes[i], sizes[first], strict=True))
+            assert sizes[first].numel() - sizes[i].numel() <= spare
+    if spare == 0:
+        assert len(found) == len(set(shapes))
+
+
+def test_a_step_is_the_same_however_matrices_are_stacked():
+    torch.manual_seed(0)
+    shapes = [(20, 3, 3, 3), (40, 16), (16, 40), (40, 16), (24, 24), (17, 1, 5, 5), (40, 1, 4, 5), (64, 30)]
+    start, gradients = [torch.randn(s) for s in shapes], [torch.randn(s) for s in shapes]
+    ends = []
+    for spare in (0, 500, 10**6):
+        matrices = [nn.Parameter(value.clone()) for value in start]
+        optimizer = Muon(matrices, [{"params": [nn.Parameter(torch.zeros(1))]}], 0.1, 0.2, spare=spare)
+        for _ in range(2):
+            for p, gradient in zip(matrices, gradients, strict=True):
+                p.grad = gradient.clone()
+            optimizer.step()
+        ends.append([p.detach() for p in matrices])
+    for other in ends[1:]:
+        torch.testing.assert_close(other, ends[0], rtol=1e-5, atol=1e-5)
 
 
 def test_a_step_is_the_one_of_the_formula():

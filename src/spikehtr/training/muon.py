@@ -10,7 +10,6 @@ The factor 0.2 * sqrt(max(rows, columns)) makes an update as large as AdamW's us
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import torch
@@ -23,19 +22,16 @@ _SMALLEST = 16  # rows and columns; below, there is too little to make orthogona
 def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
     """[N, rows, columns], with singular values of about 1 (0.7 to 1.2) and the same singular vectors; zeros stay zeros.
 
-    By Newton and Schulz's iteration: products alone, in bf16 on a GPU.
+    By Newton and Schulz's iteration: products alone, in bf16 on a GPU; fewer where there are fewer rows than columns.
     """
     a, b, c = _QUINTIC
     dtype = matrices.dtype
-    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    x: Tensor = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     x = x.bfloat16() if x.is_cuda else x
-    tall = x.shape[1] > x.shape[2]
-    x = x.mT if tall else x
     for _ in range(steps):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    straight: Tensor = x.mT if tall else x
-    return straight.to(dtype)
+    return x.to(dtype)
 
 
 def matrices_of(net: nn.Module) -> list[Tensor]:
@@ -46,8 +42,23 @@ def matrices_of(net: nn.Module) -> list[Tensor]:
     return [p for name, p in weights if p.dim() > 1 and min(len(p), p[0].numel()) >= _SMALLEST and name not in labels]
 
 
+def stacks(shapes: list[torch.Size], spare: int) -> list[list[int]]:
+    """Which matrices to make orthogonal together, the largest of each stack first: those that at most `spare` zeros
+    fill up to its size. Zeros change nothing; on a GPU a few of them cost less than a stack more."""
+    found = []
+    rest = sorted(range(len(shapes)), key=lambda i: shapes[i].numel(), reverse=True)
+    while rest:
+        most = shapes[rest[0]]
+        fit = [i for i in rest if all(a <= b for a, b in zip(shapes[i], most, strict=True))]
+        fit = [i for i in fit if most.numel() - shapes[i].numel() <= spare]
+        found.append(fit)
+        rest = [i for i in rest if i not in fit]
+    return found
+
+
 class Muon(torch.optim.AdamW):
-    """AdamW for the parameters of `groups`; Muon for `matrices`, at `times` the learning rate of the first group."""
+    """AdamW for the parameters of `groups`; Muon for `matrices`, at `times` the learning rate of the first group.
+    `spare`: of `stacks`."""
 
     def __init__(
         self,
@@ -58,9 +69,11 @@ class Muon(torch.optim.AdamW):
         times: float = 1.0,
         momentum: float = 0.95,
         fused: bool = False,
+        spare: int = 0,
     ) -> None:
         super().__init__(groups, lr=lr, fused=fused)
         self.matrices, self.decay, self.times, self.momentum = matrices, weight_decay, times, momentum
+        self.spare = spare
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         super().zero_grad(set_to_none)
@@ -85,12 +98,15 @@ class Muon(torch.optim.AdamW):
         torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
         updates = torch._foreach_lerp(gradients, momenta, self.momentum)
         torch._foreach_mul_(learning, 1 - rate * self.decay)
-        alike = defaultdict[torch.Size, list[int]](list)
-        for index, update in enumerate(updates):
-            alike[update.flatten(1).shape].append(index)
-        for shape, indices in alike.items():
-            straight = orthogonal(torch.stack([updates[i].flatten(1) for i in indices]))
-            straight = straight * (rate * -0.2 * max(shape) ** 0.5)
-            changes = [change.view_as(learning[i]) for i, change in zip(indices, straight, strict=True)]
-            torch._foreach_add_([learning[i] for i in indices], changes)
+        rates = torch.zeros((), device=learning[0].device) + rate
+        wide = [update.mT if len(update) > update.shape[1] else update for update in [u.flatten(1) for u in updates]]
+        for indices in stacks([matrix.shape for matrix in wide], self.spare):
+            stack = wide[0].new_zeros(len(indices), *wide[indices[0]].shape)
+            places = [place[: len(wide[i]), : wide[i].shape[1]] for i, place in zip(indices, stack, strict=True)]
+            torch._foreach_copy_(places, [wide[i] for i in indices])
+            straight = orthogonal(stack)
+            for i, change in zip(indices, straight, strict=True):
+                rows, columns = wide[i].shape
+                change = change[:rows, :columns] if len(learning[i]) == rows else change[:rows, :columns].mT
+                learning[i].addcmul_(change.reshape(learning[i].shape), rates, value=-0.2 * columns**0.5)
         return loss

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from spikehtr.config import TrainingConfig
 from spikehtr.training.muon import Muon, matrices_of
 
+_SPARE = 2**18  # zeros that fill up a matrix on a GPU: up to some so many, a product takes as long as it takes to start
+
 
 def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     """Weight decay on matrices and kernels only: norms, biases and scalars keep their size."""
@@ -22,7 +24,8 @@ def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
     on_gpu = all(p.device.type == "cuda" for p in net.parameters())
     if config.optimizer == "muon":
-        return Muon(matrices, groups, config.learning_rate, config.weight_decay, config.muon_rate, fused=on_gpu)
+        spare = _SPARE if on_gpu else 0
+        return Muon(matrices, groups, config.learning_rate, config.weight_decay, config.muon_rate, 0.95, on_gpu, spare)
     return torch.optim.AdamW(groups, lr=config.learning_rate, fused=on_gpu)
 
 
