@@ -72,7 +72,8 @@ def _curves(study: Study, blocks: Sequence[Block]) -> Figure:
     """A panel for each data set; test lines where there are any."""
     figure = Figure(figsize=(1.2 + 4.4 * max(1, len(blocks)), 3.8), layout="constrained", dpi=110)
     FigureCanvasAgg(figure)
-    places = sorted({variant.at for variant in study.variants if variant.at is not None})
+    run = [row for block in blocks for row in block.rows if row.seeds("test") or row.seeds("validation")]
+    places = sorted({row.variant.at for row in run if row.variant.at is not None})
     series = list(dict.fromkeys(variant.series for variant in study.variants))
     panels = figure.subplots(1, max(1, len(blocks)), squeeze=False, sharey=True)[0]
     for panel, block in zip(panels, blocks, strict=False):
