@@ -16,8 +16,8 @@ derivative the surrogate is. Whether a neuron is reset is never soft.
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -139,21 +139,25 @@ def make_neuron(
 def expected_firing(net: nn.Module) -> Tensor:
     """The firing rate, on the mean over layers, that there would be at the first step if what a norm puts out were
     normal, with the mean and the spread that its bias and weight say: a smooth stand-in, from parameters alone."""
-    spreads, shorts, parts = list[Tensor](), list[Tensor](), list[Tensor]()  # short of firing; part of a layer
     layers = [m for m in net.modules() if isinstance(m, MultiStepLIF) and m.driven_by]
+    alike = defaultdict[tuple[float, float, int], list[tuple[Tensor, Tensor]]](list)
     for layer in layers:
-        c = layer.config
-        for norm, number in itertools.product(layer.driven_by, range(layer.burst)):
-            weight, bias = norm.weight, norm.bias
-            assert isinstance(weight, Tensor)
-            assert isinstance(bias, Tensor)
-            spreads.append(weight.abs())
-            shorts.append(c.threshold + number * c.burst_step - bias)
-            parts.append(torch.full_like(weight, 1 / (len(weight) * len(layer.driven_by))))
-    if not layers:
-        return torch.zeros((), device=next(net.parameters()).device)
-    distance = torch.cat(shorts) / (math.sqrt(2) * torch.cat(spreads).clamp(min=1e-3))
-    return (torch.special.erfc(distance) * torch.cat(parts)).sum() / (2 * len(layers))
+        (norm,) = layer.driven_by
+        assert isinstance(norm.weight, Tensor)
+        assert isinstance(norm.bias, Tensor)
+        alike[layer.config.threshold, layer.config.burst_step, layer.burst].append((norm.weight, norm.bias))
+    rates = [torch.zeros((), device=next(net.parameters()).device)]
+    for (
+        threshold,
+        step,
+        burst,
+    ), norms in alike.items():  # many layers at once: tiny kernels add up
+        weight, bias = (torch.cat(values) for values in zip(*norms, strict=True))
+        parts = torch.cat([torch.full_like(values, 1 / len(values)) for values, _ in norms])
+        short = threshold + step * torch.arange(burst, device=bias.device)[:, None] - bias  # of each spike of a burst
+        distance = short / (math.sqrt(2) * weight.abs().clamp(min=1e-3))
+        rates.append((torch.special.erfc(distance) * parts).sum())
+    return torch.stack(rates).sum() / (2 * max(1, len(layers)))
 
 
 def set_softness(net: nn.Module, softness: float) -> None:
