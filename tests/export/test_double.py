@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,8 +19,10 @@ from spikehtr.recognizer import Recognizer
 from spikehtr.weights import save_model
 
 runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
+onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")
 pytest.importorskip("onnxscript", reason="the extra `export` is not installed")
 
+from spikehtr.export.double import narrow  # noqa: E402
 from spikehtr.export.onnx import read, save, translate  # noqa: E402
 
 
@@ -69,6 +72,26 @@ def test_a_file_in_double_precision_reads_as_the_model_does_in_it(tmp_path_facto
     ours, file = Recognizer.load(model, precision="fp64"), read(path)
     assert all(line.text for line in ours.transcribe(images()))
     same_lines(ours.transcribe(images()), file.transcribe(images()), tolerance=1e-10)
+
+
+def test_weights_are_stored_as_narrowly_as_they_can_be():
+    values = {"half": [0.5, -3.0], "single": [2.0**100, 1 + 2**-20], "double": [0.1, 1.0], "odd": [float("nan"), 0.0]}
+    describe = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", name], [f"x+{name}"]) for name in values],
+        "sums",
+        [describe("x", onnx.TensorProto.DOUBLE, [2])],
+        [describe(f"x+{name}", onnx.TensorProto.DOUBLE, [2]) for name in values],
+        [onnx.numpy_helper.from_array(np.array(value), name) for name, value in values.items()],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    narrow(model)
+    stored = [onnx.numpy_helper.to_array(one).dtype for one in model.graph.initializer]
+    assert stored == [np.float16, np.float32, np.float64, np.float64]
+    session = runtime.InferenceSession(model.SerializeToString())
+    x = np.array([0.3, -7.0])
+    for found, value in zip(session.run(None, {"x": x}), values.values(), strict=True):
+        np.testing.assert_array_equal(found, x + np.array(value))
 
 
 def test_gelu_is_refused_before_anything_is_made(tmp_path):

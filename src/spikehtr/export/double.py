@@ -1,4 +1,5 @@
-"""Operations that onnxruntime has in single precision only, of those that it has in double: sums over shifted views."""
+"""Files in double precision: operations that onnxruntime has in single only, made of those that it has in double (sums
+over shifted views); and weights stored as narrowly as they can be."""
 
 from __future__ import annotations
 
@@ -6,11 +7,37 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spikehtr.export.tracing import need
 
 _END = 2**31 - 1  # of a slice: as far as it goes
+
+
+def narrow(model: Any) -> None:
+    """Weights that half or single precision holds, as those of model files are, are stored in it and widened when the
+    file is opened: the same numbers in a quarter or half of the bytes."""
+    (onnx,) = need("onnx")
+    graph, widened = model.graph, []
+    for weight in graph.initializer:
+        if weight.data_type == onnx.TensorProto.DOUBLE:
+            name, stored = weight.name, _narrowest(onnx.numpy_helper.to_array(weight))
+            weight.CopyFrom(onnx.numpy_helper.from_array(stored, f"{name}.stored"))
+            widened.append(onnx.helper.make_node("Cast", [weight.name], [name], to=onnx.TensorProto.DOUBLE))
+    nodes = widened + list(graph.node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _narrowest(values: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers in as few bytes as they need."""
+    with np.errstate(over="ignore"):
+        for kind in (np.float16, np.float32):
+            if ((stored := values.astype(kind)) == values).all():
+                return stored
+    return values
 
 
 def translations() -> dict[Any, Any]:

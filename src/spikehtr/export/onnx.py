@@ -37,6 +37,8 @@ def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: 
     net = copy.deepcopy(loaded.net).double() if kind == "fp64" else loaded.net
     model = translate(trace(net, channels), INPUTS, OUTPUTS)
     _tidy(model)
+    if kind == "fp64":
+        double.narrow(model)
     onnx.helper.set_model_props(model, describe(loaded, channels, "fp32" if kind == "int8" else kind))
     with whole_file(path) as temporary:
         onnx.save(model, temporary, format="protobuf")
