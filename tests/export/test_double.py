@@ -69,6 +69,8 @@ def test_a_file_in_double_precision_reads_as_the_model_does_in_it(tmp_path_facto
     assert check["lines"] == check["identical"] == 5
     assert check["identical_in_double"] is None, "both are in double precision"
     assert check["confidence_difference"] < 1e-10
+    kinds = {onnx.numpy_helper.to_array(one).dtype for one in onnx.load(path).graph.initializer}
+    assert np.dtype("float32") in kinds, "weights are stored as in the model file"
     ours, file = Recognizer.load(model, precision="fp64"), read(path)
     assert all(line.text for line in ours.transcribe(images()))
     same_lines(ours.transcribe(images()), file.transcribe(images()), tolerance=1e-10)

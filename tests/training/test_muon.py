@@ -75,23 +75,27 @@ def test_a_step_is_the_same_however_matrices_are_stacked():
         torch.testing.assert_close(other, ends[0], rtol=1e-5, atol=1e-5)
 
 
-def test_a_step_is_the_one_of_the_formula():
+@pytest.mark.parametrize("spare", [0, 10**4])
+@pytest.mark.parametrize("shape", [(20, 3, 3, 3), (40, 16), (24, 24), (40, 1, 4, 5)])
+def test_a_step_is_the_one_of_the_formula(shape, spare):
     torch.manual_seed(0)
-    kernel, bias = nn.Parameter(torch.randn(20, 3, 3, 3)), nn.Parameter(torch.randn(20))
-    optimizer = Muon([kernel], [{"params": [bias], "weight_decay": 0.0}], lr=0.05, weight_decay=0.5, times=2.0)
+    kernel, bias, larger = (nn.Parameter(torch.randn(size)) for size in (shape, (20,), (50, 60)))
+    groups = [{"params": [bias], "weight_decay": 0.0}]
+    optimizer = Muon([kernel, larger], groups, lr=0.05, weight_decay=0.5, times=2.0, spare=spare)
     twin = nn.Parameter(bias.detach().clone())
     plain = torch.optim.AdamW([twin], lr=0.05, weight_decay=0.0)
     weight, momentum = kernel.detach().clone(), torch.zeros_like(kernel)
     for _ in range(3):
         gradient = torch.randn_like(kernel)
-        kernel.grad, bias.grad = gradient.clone(), torch.randn_like(bias)
+        kernel.grad, bias.grad, larger.grad = gradient.clone(), torch.randn_like(bias), torch.randn_like(larger)
         twin.grad = bias.grad.clone()
         optimizer.step()
         plain.step()
         momentum = momentum + 0.05 * (gradient - momentum)
-        straight = orthogonal((gradient + 0.95 * (momentum - gradient)).view(1, 20, 27)).view_as(kernel)
-        weight = weight - 0.1 * 0.5 * weight - 0.1 * 0.2 * 27**0.5 * straight
-    torch.testing.assert_close(kernel.detach(), weight)
+        matrix = (gradient + 0.95 * (momentum - gradient)).flatten(1)
+        straight = orthogonal(matrix[None]).view_as(kernel)
+        weight = weight - 0.1 * 0.5 * weight - 0.1 * 0.2 * max(matrix.shape) ** 0.5 * straight
+    torch.testing.assert_close(kernel.detach(), weight, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(bias.detach(), twin.detach())
     optimizer.zero_grad()
     assert kernel.grad is None

@@ -63,7 +63,7 @@ def onnx(
     ] = False,
     fp64: Annotated[
         bool,
-        typer.Option("--fp64", help="In double precision: slower, twice the size, but no text hangs on rounding."),
+        typer.Option("--fp64", help="In double precision: slower, but no text hangs on rounding."),
     ] = False,
     channels: Channels = 1,
     check: CheckOn = None,

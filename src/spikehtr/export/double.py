@@ -22,8 +22,10 @@ def narrow(model: Any) -> None:
     (onnx,) = need("onnx")
     graph, widened = model.graph, []
     for weight in graph.initializer:
-        if weight.data_type == onnx.TensorProto.DOUBLE:
-            name, stored = weight.name, _narrowest(onnx.numpy_helper.to_array(weight))
+        if weight.data_type != onnx.TensorProto.DOUBLE:
+            continue
+        name, stored = weight.name, _narrowest(onnx.numpy_helper.to_array(weight))
+        if stored.dtype != np.float64:
             weight.CopyFrom(onnx.numpy_helper.from_array(stored, f"{name}.stored"))
             widened.append(onnx.helper.make_node("Cast", [weight.name], [name], to=onnx.TensorProto.DOUBLE))
     nodes = widened + list(graph.node)

@@ -72,8 +72,9 @@ def _curves(study: Study, blocks: Sequence[Block]) -> Figure:
     """A panel for each data set; test lines where there are any."""
     figure = Figure(figsize=(1.2 + 4.4 * max(1, len(blocks)), 3.8), layout="constrained", dpi=110)
     FigureCanvasAgg(figure)
-    run = [row for block in blocks for row in block.rows if row.seeds("test") or row.seeds("validation")]
-    places = sorted({row.variant.at for row in run if row.variant.at is not None})
+    places = sorted(
+        {row.variant.at for block in blocks for row in block.rows if row.runs and row.variant.at is not None}
+    )
     series = list(dict.fromkeys(variant.series for variant in study.variants))
     panels = figure.subplots(1, max(1, len(blocks)), squeeze=False, sharey=True)[0]
     for panel, block in zip(panels, blocks, strict=False):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from spikehtr.config import TrainingConfig
 from spikehtr.training.muon import Muon, matrices_of
 
-_SPARE = 2**18  # zeros that fill up a matrix on a GPU: up to some so many, a product takes as long as it takes to start
+_SPARE = 2**18  # zeros that may fill up a matrix on a GPU, where to start a small product takes longer than to take it
 
 
 def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
@@ -24,8 +24,8 @@ def make_optimizer(net: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
     on_gpu = all(p.device.type == "cuda" for p in net.parameters())
     if config.optimizer == "muon":
-        spare = _SPARE if on_gpu else 0
-        return Muon(matrices, groups, config.learning_rate, config.weight_decay, config.muon_rate, 0.95, on_gpu, spare)
+        rates = config.learning_rate, config.weight_decay, config.muon_rate
+        return Muon(matrices, groups, *rates, fused=on_gpu, spare=_SPARE if on_gpu else 0)
     return torch.optim.AdamW(groups, lr=config.learning_rate, fused=on_gpu)
 
 
