@@ -131,7 +131,7 @@ TIERS: dict[str, dict[str, Any]] = {
                 "pw1_start_bias": 0.0,
                 "pw1_burst": 8,
             },
-            "reducer": {"gamma": 0.4},
+            "reducer": {"gamma": 0.4, "k": 12},
             "mixer": {
                 "blocks": ("LK", "LK", "LK", "LK"),
                 "heads": 6,
