@@ -20,7 +20,10 @@ from spikehtr.studies.tasks import Plan
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PAGE, KEPT = RESULTS / "accuracy.md", RESULTS / "main"
 PLACE = re.compile(r"(<!-- tables: ([\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-TITLES = {"Orderings": "GELU minus spikes, and reduced minus whole, paired", "Line by line": "Beside the baselines, line by line"}
+TITLES = {
+    "Orderings": "GELU minus spikes, and reduced minus whole, paired",
+    "Line by line": "Beside the baselines, line by line",
+}
 
 
 def filled(page: str, plan: Plan) -> str:
