@@ -198,13 +198,17 @@ def test_what_is_no_number_names_the_lines_and_keeps_the_last_good_checkpoint(st
     assert len((tmp_path / "r" / "bad-lines.txt").read_text().splitlines()) == 8
 
 
-def test_out_of_memory_names_the_batch_and_what_to_change(store, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("others", "remedy"), [(0.05, ""), (0.91, "others hold 91% of cpu: run fewer at a time, then resume, or ")]
+)
+def test_out_of_memory_names_the_batch_and_what_to_change(others, remedy, store, tmp_path, monkeypatch):
     def full(self, batch, indices):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Run, "_train_on", full)
+    monkeypatch.setattr("spikehtr.training.loop.held_by_others", lambda device: others)
     with pytest.raises(
-        TrainingError, match=r"a batch of 8 lines, 24 x \d+ px, T = 1: lower training.batch_size \(now 8"
+        TrainingError, match=rf"a batch of 8 lines, 24 x \d+ px, T = 1: {remedy}lower training.batch_size \(now 8"
     ):
         run(store, tmp_path / "r").fit()
 

@@ -28,7 +28,7 @@ from spikehtr.training.checkpoint import load_checkpoint, restore, save_checkpoi
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.optim import Schedule
-from spikehtr.training.step import Moment, TrainStep
+from spikehtr.training.step import MUCH, Moment, TrainStep, held_by_others
 from spikehtr.training.teacher import Teacher
 from spikehtr.training.telling import Meter, Tell, Told, TrainingError
 from spikehtr.weights import save_model
@@ -232,8 +232,11 @@ class Run:
                 raise
             lines, _, height, width = batch.images.shape
             steps = f", T = {self.config.model.timesteps}" if self.config.model.arch == "spike-htr" else ""
+            crowd = ""
+            if (others := held_by_others(self.device)) >= MUCH:
+                crowd = f"others hold {others:.0%} of {self.device}: run fewer at a time, then resume, or "
             raise TrainingError(
-                f"out of memory on a batch of {lines} lines, {height} x {width} px{steps}: "
+                f"out of memory on a batch of {lines} lines, {height} x {width} px{steps}: {crowd}"
                 f"lower training.batch_size (now {self.config.training.batch_size}; -s training.batch_size=N), "
                 f"or data.max_width (now {self.config.data.max_width})"
             ) from None

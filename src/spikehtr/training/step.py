@@ -30,8 +30,8 @@ from spikehtr.training.graphs import GraphedStep, GraphedUpdate, pad_batch
 from spikehtr.training.optim import WeightAverage, make_optimizer
 from spikehtr.training.teacher import Teacher
 
-_WAITS = (5, 10, 20, 30)  # seconds, where a step finds too little memory on a card that others use, too
-_MUCH = 0.1  # of a card's memory: who waits for less waits in vain
+_WAITS = (5, 10, 20, 30, 60, 60)  # seconds, where a step finds too little memory on a card that others use, too
+MUCH = 0.1  # of a card's memory: who waits for less waits in vain
 _OWN = 1 << 30  # bytes that a program holds beside its tensors, about
 
 
@@ -121,7 +121,7 @@ class TrainStep:
             try:
                 return work()
             except torch.OutOfMemoryError:
-                if self.fabric.world_size > 1 or (others := held_by_others(self.device)) < _MUCH:
+                if self.fabric.world_size > 1 or (others := held_by_others(self.device)) < MUCH:
                     raise
             # Not in the `except`: the traceback would keep alive what failed.
             self.optimizer.zero_grad(set_to_none=True)
