@@ -19,6 +19,7 @@ from spikehtr.studies.seeds import Spread, mean_interval, pooled
 from spikehtr.studies.tasks import FAILED, RESULT, Plan, run_folder
 
 Key = tuple[str, str]  # a line's set, and its id there
+Counted = tuple[list[Key], list[Edits], list[Prediction]]  # lines: their keys, their edits over seeds, and their facts
 SPLITS = ("validation", "test")
 KEPT = "runs.json"  # in a data set's folder
 _UNREAD = 0.5  # CER: a run that is above it has hardly begun to read
@@ -101,6 +102,7 @@ class Row:
     variant: Variant
     runs: list[Run]
     why: str  # there is no run
+    _counted: dict[tuple[str, Metric, frozenset[int]], Counted] = field(default_factory=dict, repr=False, compare=False)
 
     def values(self, split: str, metric: Metric) -> list[float]:
         found = (run.readings[split].rate(metric) for run in self.runs if split in run.readings)
@@ -124,8 +126,14 @@ class Row:
         """Those that have read the split."""
         return {run.seed for run in self.runs if split in run.readings}
 
-    def edits(self, split: str, metric: Metric, seeds: set[int]) -> tuple[list[Key], list[Edits], list[Prediction]]:
-        """Lines that each of these seeds read: their keys, their edits summed over seeds, and their facts."""
+    def edits(self, split: str, metric: Metric, seeds: set[int]) -> Counted:
+        """Of the lines that each of these seeds read; counted once, since a row is in many pairs."""
+        asked = split, metric, frozenset(seeds)
+        if asked not in self._counted:
+            self._counted[asked] = self._count(split, metric, seeds)
+        return self._counted[asked]
+
+    def _count(self, split: str, metric: Metric, seeds: set[int]) -> Counted:
         read = [run.readings[split] for run in self.runs if run.seed in seeds]
         found = [reading.edits(metric) for reading in read]
         keys = [key for key in found[0] if all(key in other for other in found)]
