@@ -24,5 +24,6 @@ def test_the_page_has_the_tables_of_those_runs(monkeypatch):
 
     page = accuracy.PAGE.read_text()
     assert accuracy.PLACE.findall(page)
+    assert accuracy.filled(page, Plan.read(MAIN)) == page
     emptied = accuracy.PLACE.sub(lambda place: place[1] + place[3], page)
     assert accuracy.filled(emptied, Plan.read(MAIN)) == page

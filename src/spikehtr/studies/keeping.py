@@ -123,7 +123,7 @@ def _placeless(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _lines(reading: Reading) -> list[list[Any]]:
-    lengths = [reading.edits(metric) for metric in RATE]
+    lengths = [reading.edits[metric] for metric in RATE]
     return [
         [line.set, line.id, line.document, *(edits[key].length for edits in lengths)]
         for key, line in reading.lines.items()
@@ -132,7 +132,7 @@ def _lines(reading: Reading) -> list[list[Any]]:
 
 def _counted(reading: Reading) -> dict[str, Any]:
     rates = {name: reading.values["rates"][name] for name in RATE.values()}
-    errors = {metric: [edits.errors for edits in reading.edits(metric).values()] for metric in RATE}
+    errors = {metric: [edits.errors for edits in reading.edits[metric].values()] for metric in RATE}
     return {name: reading.values[name] for name in _SHOWN} | {"rates": rates, "errors": errors}
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.rates import Edits, total
+from spikehtr.evaluation.rates import Edits
 from spikehtr.evaluation.summary import MAIN
 from spikehtr.files import read_json
 from spikehtr.studies.plan import Fact, Metric, Variant
@@ -19,7 +20,6 @@ from spikehtr.studies.seeds import Spread, mean_interval, pooled
 from spikehtr.studies.tasks import FAILED, RESULT, Plan, run_folder
 
 Key = tuple[str, str]  # a line's set, and its id there
-Counted = tuple[list[Key], list[Edits], list[Prediction]]  # lines: their keys, their edits over seeds, and their facts
 SPLITS = ("validation", "test")
 KEPT = "runs.json"  # in a data set's folder
 _UNREAD = 0.5  # CER: a run that is above it has hardly begun to read
@@ -50,10 +50,13 @@ class Reading:
             for p in self.values["predictions"]
         }
 
-    def edits(self, metric: Metric) -> dict[Key, Edits]:
-        """Of every line."""
-        count = MAIN[RATE[metric]]
-        return {key: count(line.reference, line.text) for key, line in self.lines.items()}
+    @cached_property
+    def edits(self) -> dict[Metric, dict[Key, Edits]]:
+        """Of every line, by each metric."""
+        return {
+            metric: {key: MAIN[name](line.reference, line.text) for key, line in self.lines.items()}
+            for metric, name in RATE.items()
+        }
 
 
 class KeptReading(Reading):
@@ -69,11 +72,16 @@ class KeptReading(Reading):
             (of, name): Prediction(-1, "", "", 0.0, 0.0, name, of, document) for of, name, document, *_ in self._lines
         }
 
-    def edits(self, metric: Metric) -> dict[Key, Edits]:
+    @cached_property
+    def edits(self) -> dict[Metric, dict[Key, Edits]]:
         """Of which kind an error was is not known; all are counted as substitutions."""
-        place, errors = list(RATE).index(metric), self.values["errors"][metric]
-        lengths = (lengths[place] for _, _, _, *lengths in self._lines)
-        return {key: Edits(e, length=n) for key, e, n in zip(self.lines, errors, lengths, strict=True)}
+        lengths = zip(*(lengths for _, _, _, *lengths in self._lines), strict=True)
+        return {
+            metric: {
+                key: Edits(e, length=n) for key, e, n in zip(self.lines, self.values["errors"][metric], of, strict=True)
+            }
+            for metric, of in zip(RATE, lengths, strict=True)
+        }
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,6 @@ class Row:
     variant: Variant
     runs: list[Run]
     why: str  # there is no run
-    _counted: dict[tuple[str, Metric, frozenset[int]], Counted] = field(default_factory=dict, repr=False, compare=False)
 
     def values(self, split: str, metric: Metric) -> list[float]:
         found = (run.readings[split].rate(metric) for run in self.runs if split in run.readings)
@@ -126,18 +133,12 @@ class Row:
         """Those that have read the split."""
         return {run.seed for run in self.runs if split in run.readings}
 
-    def edits(self, split: str, metric: Metric, seeds: set[int]) -> Counted:
-        """Of the lines that each of these seeds read; counted once, since a row is in many pairs."""
-        asked = split, metric, frozenset(seeds)
-        if asked not in self._counted:
-            self._counted[asked] = self._count(split, metric, seeds)
-        return self._counted[asked]
-
-    def _count(self, split: str, metric: Metric, seeds: set[int]) -> Counted:
+    def edits(self, split: str, metric: Metric, seeds: set[int]) -> tuple[list[Key], list[Edits], list[Prediction]]:
+        """Lines that each of these seeds read: their keys, their edits summed over seeds, and their facts."""
         read = [run.readings[split] for run in self.runs if run.seed in seeds]
-        found = [reading.edits(metric) for reading in read]
+        found = [reading.edits[metric] for reading in read]
         keys = [key for key in found[0] if all(key in other for other in found)]
-        edits = [total(one[key] for one in found) for key in keys]
+        edits = [reduce(add, (one[key] for one in found)) for key in keys]
         return keys, edits, [read[0].lines[key] for key in keys]
 
 
