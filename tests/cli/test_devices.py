@@ -95,6 +95,7 @@ def test_ctrl_c_stops_all_processes_and_the_run_goes_on_on_one(place):
     assert stopped[-1]["loss"] == pytest.approx(one[-1]["loss"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_mistake_in_several_processes_is_told_once(place):
     process = start("spikehtr", *command(place, "wrong", "--devices", 2, "-s", "data.max_width=8"))
     _, errors = process.communicate(timeout=200)

@@ -93,6 +93,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow  # without processes that load lines: test_learning.py
 @pytest.mark.usefixtures("one_thread")
 def test_kill_9_and_resume_end_with_the_very_same_weights(place, tmp_path):
     with start(*train(place, tmp_path / "killed", *LOADER)) as killed:

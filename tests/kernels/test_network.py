@@ -74,7 +74,8 @@ def test_outputs_and_every_gradient_on_a_coarse_grid(softness, first, burst, mon
 
 
 @pytest.mark.parametrize(
-    ("neuron", "mixer"), [pytest.param("lif", "read", marks=pytest.mark.slow), ("gelu", "alone"), ("lif", "alone")]
+    ("neuron", "mixer"),
+    [*(pytest.param(*both, marks=pytest.mark.slow) for both in (("lif", "read"), ("gelu", "alone"))), ("lif", "alone")],
 )
 def test_outputs_and_every_gradient_without_neurons_that_nobody_reads(neuron, mixer, monkeypatch):
     read = {"encoder__neurons": "read", "mixer__neurons": mixer, "encoder__pw1_burst": 2, "neuron": neuron}

@@ -124,6 +124,7 @@ def test_a_line_is_read_the_same_in_any_company_in_fp32(neuron):
     assert differ <= (1 if neuron == "lif" else 0)
 
 
+@pytest.mark.slow  # smaller networks, and real lines: the tests around it
 @torch.no_grad()
 def test_the_tiny_preset_reads_a_line_the_same_in_any_company_in_fp32():
     """Lines of real height: alone, in a batch, and padded to widths at which a library would sum in another order."""

@@ -139,6 +139,7 @@ def test_every_epoch_is_told_and_the_best_model_can_be_read(store, whole):
     assert isinstance(recognizer.transcribe(store.line(0)).text, str)
 
 
+@pytest.mark.slow  # from a shell: tests/cli/test_learning.py
 def test_training_learns(store, tmp_path):
     told = Epochs()
     easy = {"data__augment__probability": 0.0, "model__mixer__dropout": 0.0, "model__mixer__drop_path": 0.0}
