@@ -26,6 +26,7 @@ def lines(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow  # resuming itself: tests/cli/test_transcribe.py
 def test_every_page_is_transcribed_or_listed_and_a_killed_run_is_resumed():
     told = run("transcribe", "--model", "bundled", "--pages", 8)
     assert "8 pages, 1 of them broken" in told
