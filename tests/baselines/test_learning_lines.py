@@ -22,7 +22,7 @@ CHARSET = Charset.from_texts(WORDS)
         ("cnn-blstm", False, 5e-3),
         ("retsinas", False, 5e-3),
         ("htr-vt", True, 1e-3),
-        ("kraken", True, 5e-3),
+        pytest.param("kraken", True, 5e-3, marks=pytest.mark.slow),
     ],
 )
 def test_eight_words_are_learnt(arch, reducer, rate):

@@ -77,6 +77,7 @@ def test_two_processes_give_the_loss_curve_of_one(place, launcher):
     assert all((weights[name] - shared[name]).abs().max() < 1e-4 for name in weights)
 
 
+@pytest.mark.slow  # of one process: tests/training/test_loop.py, tests/cli/test_study.py
 def test_ctrl_c_stops_all_processes_and_the_run_goes_on_on_one(place):
     # The terminal sends Ctrl-C to the whole group, those that load lines included.
     process = start("spikehtr", *command(place, "stopped", "--devices", 2, *LOADER), start_new_session=True)
