@@ -38,7 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     for task in (train, check):
         task.add_argument("pack", type=Path)
         task.add_argument("--group", default="layout", help="the packed folder's pages to train on, or to score")
-        task.add_argument("--fold", type=int, choices=range(FOLDS), help=f"leave out one of {FOLDS} folds by collection")
+        task.add_argument(
+            "--fold", type=int, choices=range(FOLDS), help=f"leave out one of {FOLDS} folds by collection"
+        )
         task.add_argument("--leave-out", nargs="*", default=[], metavar="COLLECTION")
         task.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     train.add_argument("--also", nargs="*", default=[], metavar="GROUP", help="groups to score at the end as well")
@@ -81,7 +83,9 @@ def _train(options: argparse.Namespace) -> None:
     kept, left_out, others = _divided(options)
     if options.only:
         kept = [page for page in kept if page.name in options.only]
-    shape = NetworkShape((8, 12, 16, 16, 16), (1, 1, 1, 1, 1), decoder=(12, 16, 16)) if options.small else NetworkShape()
+    shape = (
+        NetworkShape((8, 12, 16, 16, 16), (1, 1, 1, 1, 1), decoder=(12, 16, 16)) if options.small else NetworkShape()
+    )
     fields = {name: value for name, value in vars(options).items() if name in TrainOptions.__slots__}
     about = {"collections": sorted({page.collection for page in kept}), "pages": len(kept)}
     trainer = Trainer(options.out, TrainOptions(**fields), shape, options.device, about)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spikehtr.pages.segment.labels import up
 from spikehtr.pages.segment.network import COARSE, FINE, UNIT
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[Any]  # floats of 32 or 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class DecodeOptions:
     baseline: float = 0.3  # least probability of a crest's pixel
     cut: float = 0.5  # probability of an end from which a crest is cut there
     mean: float = 0.45  # least mean probability along a line
-    shortest: float = 0.5  # heights: shorter pieces are dropped
+    shortest: float = 0.25  # heights: shorter pieces are dropped
     gap: float = 2.5  # heights: pieces farther apart are not linked
     level: float = 0.3  # heights: pieces farther out of line are not linked
     ended: float = 0.35  # mean probability of the ends that face each other from which pieces are not linked
@@ -54,7 +54,7 @@ class DecodedLine(NamedTuple):
     @property
     def polygon(self) -> Floats:
         """Upper edge in reading direction, lower edge back; a little beyond the ends."""
-        upward = up(np.gradient(self.points, axis=0))
+        upward = up(np.asarray(np.gradient(self.points, axis=0)))
         forward = np.stack([-upward[:, 1], upward[:, 0]], 1)
         points = self.points.copy()
         reach = 0.12 * self.height
@@ -72,7 +72,8 @@ def probabilities(fine: Floats, coarse: Floats) -> Probabilities:
 
 
 def _sigmoid(logits: Floats) -> Floats:
-    return 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+    odds: Floats = 1 + np.exp(-np.clip(logits, -30, 30))
+    return np.reciprocal(odds)
 
 
 class _Pieces(NamedTuple):
@@ -106,8 +107,12 @@ def _crests(fine: Floats, allowed: NDArray[np.bool_], tall: Floats, options: Dec
     """Pixels that are the highest of their column, nearby, in connected pieces."""
     base = np.ascontiguousarray(fine[0], np.float32)
     crest = (base > options.baseline) & (base >= cv2.dilate(base, np.ones((5, 1), np.uint8))) & allowed
-    crest &= np.maximum(fine[1], fine[2]) < options.cut
     joined = cv2.dilate(crest.astype(np.uint8), np.ones((3, 3), np.uint8))
+    # Cut where a mark of an end is strongest, a pixel wide: the whole mark would take the shortest lines away.
+    marks = np.ascontiguousarray(np.maximum(fine[1], fine[2]), np.float32)
+    cut = (marks > options.cut) & (marks >= cv2.dilate(marks, np.ones((1, 5), np.uint8)))
+    joined[cut] = 0
+    crest &= ~cut
     _, numbers = cv2.connectedComponents(joined, connectivity=8)
     ys, xs = np.nonzero(crest)
     piece = numbers[ys, xs].astype(np.int64)
@@ -125,7 +130,7 @@ def _crests(fine: Floats, allowed: NDArray[np.bool_], tall: Floats, options: Dec
     owner = unique // base.shape[1]
     first = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]])) if len(owner) else np.zeros(0, np.int64)
     pieces = _Pieces(x, y, probability, np.append(first, len(x)))
-    return _long(pieces, tall, options.shortest * 0.5)
+    return _long(pieces, tall, options.shortest)
 
 
 def _long(pieces: _Pieces, tall: Floats, shortest: float) -> _Pieces:
@@ -193,7 +198,10 @@ def _ends(pieces: _Pieces, height: Floats) -> tuple[Floats, ...]:
     reach = np.maximum(2, (2 * height).astype(np.int64))
     few = np.minimum(3, stops - starts)
     cumulated = np.concatenate([[0.0], np.cumsum(pieces.y)])
-    y_left, y_right = (cumulated[starts + few] - cumulated[starts]) / few, (cumulated[stops] - cumulated[stops - few]) / few
+    y_left, y_right = (
+        (cumulated[starts + few] - cumulated[starts]) / few,
+        (cumulated[stops] - cumulated[stops - few]) / few,
+    )
     inner_left, inner_right = np.minimum(starts + reach, stops - 1), np.maximum(stops - 1 - reach, starts)
     left, right = pieces.x[starts], pieces.x[stops - 1]
 
@@ -247,9 +255,13 @@ def _smooth(points: Floats, above: Floats, below: Floats, height: float, score: 
     even = np.arange(0, way[-1] + 1, 1.0)
     values = np.stack([np.interp(even, way, column) for column in (*points.T, above, below)])
     reach = round(spread)
-    padded = np.concatenate(
-        [2 * values[:, :1] - values[:, reach:0:-1], values, 2 * values[:, -1:] - values[:, -2 : -reach - 2 : -1]], 1
-    ) if values.shape[1] > reach + 1 else np.pad(values, ((0, 0), (reach, reach)), mode="edge")
+    padded = (
+        np.concatenate(
+            [2 * values[:, :1] - values[:, reach:0:-1], values, 2 * values[:, -1:] - values[:, -2 : -reach - 2 : -1]], 1
+        )
+        if values.shape[1] > reach + 1
+        else np.pad(values, ((0, 0), (reach, reach)), mode="edge")
+    )
     total = np.concatenate([np.zeros((4, 1)), np.cumsum(padded, 1)], 1)
     mean = (total[:, 2 * reach + 1 :] - total[:, : -2 * reach - 1]) / (2 * reach + 1)
     x, y, high, low = (np.interp(places, even, column) for column in mean)

@@ -1,4 +1,4 @@
-"""A page through the network: a first look tells how large the writing is and which way up; the second finds the lines."""
+"""A page through the network: a first look tells size and direction of the writing, a second finds the lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spikehtr.pages.segment.decoding import DecodedLine, DecodeOptions, Floats, Probabilities, decode, probabilities
+from spikehtr.pages.segment.decoding import DecodedLine, DecodeOptions, Probabilities, decode, probabilities
 from spikehtr.pages.segment.network import MULTIPLE, LineNetwork
 
 Gray = NDArray[np.uint8]

@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 def source_of(image: Gray, labels: PageLabels) -> Source:
     sizes = [tuple(max(8, round(side * level)) for side in image.shape[::-1]) for level in LEVELS]
-    levels = [np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA)) for size in sizes]
+    levels = [np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8) for size in sizes]
     return Source(levels, labels)
 
 
@@ -79,7 +79,6 @@ class Bend(NamedTuple):
 
 def cut(source: Source, size: int, random: np.random.Generator, how: Distortion) -> Part:
     """A part of `size` x `size` pixels."""
-    height, width = source.levels[0].shape
     turns = int(random.integers(1, 4)) if random.random() < how.turned else 0
     mirrored = bool(random.random() < how.mirrored)
     overview = bool(random.random() < how.overview)
@@ -93,7 +92,7 @@ def cut(source: Source, size: int, random: np.random.Generator, how: Distortion)
         moved: Floats = flat[:, :2] / flat[:, 2:]
         return moved
 
-    image = _resample(source, size, scale, np.linalg.inv(matrix), bend, random)
+    image = _resample(source, size, scale, np.asarray(np.linalg.inv(matrix), np.float64), bend, random)
     if random.random() < how.rules:
         _draw_rules(image, random)
     labels = _mirrored(source.labels) if mirrored else source.labels
@@ -169,11 +168,16 @@ def _resample(
     if random.random() < 0.4:
         border, value = cv2.BORDER_REPLICATE, 0
     else:  # what the page lies on
-        border, value = cv2.BORDER_CONSTANT, int(random.integers(0, 256) if random.random() < 0.5 else random.integers(0, 60))
+        border, value = (
+            cv2.BORDER_CONSTANT,
+            int(random.integers(0, 256) if random.random() < 0.5 else random.integers(0, 60)),
+        )
     if bend is None:
         to_level = np.diag([*shrink, 1.0]) @ inverse
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        return np.asarray(cv2.warpPerspective(level, to_level, (size, size), flags=flags, borderMode=border, borderValue=value))
+        return np.asarray(
+            cv2.warpPerspective(level, to_level, (size, size), flags=flags, borderMode=border, borderValue=value)
+        )
     grid = np.arange(0, size + 8, 8, dtype=np.float64)  # smooth enough to be computed for every eighth pixel
     x, y = np.meshgrid(grid, grid)
     flat = np.stack([x.ravel(), y.ravel(), np.ones(x.size)], 1) @ inverse.T
@@ -181,8 +185,8 @@ def _resample(
     coarse = places.reshape(len(grid), len(grid), 2).astype(np.float32)
     step = np.arange(size, dtype=np.float32) / 8
     at_x, at_y = np.meshgrid(step, step)
-    dense = np.asarray(cv2.remap(coarse, at_x, at_y, cv2.INTER_LINEAR))
-    return np.asarray(cv2.remap(level, dense, None, cv2.INTER_LINEAR, borderMode=border, borderValue=value))
+    dense_x, dense_y = cv2.split(cv2.remap(coarse, at_x, at_y, cv2.INTER_LINEAR))
+    return np.asarray(cv2.remap(level, dense_x, dense_y, cv2.INTER_LINEAR, borderMode=border, borderValue=value))
 
 
 def _draw_rules(image: Gray, random: np.random.Generator) -> None:

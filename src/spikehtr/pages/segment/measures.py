@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spikehtr.pages.scoring import WHOLE, Points, covered, resample, score, tolerances_of
+from spikehtr.pages.scoring import WHOLE, cover_of, resample, score
 
 PART = 0.1  # share of a true line that a piece must cover to count as a part of it
 TOUCHED = 0.3  # share covered from which a line is not missed, or not false
@@ -44,25 +43,12 @@ def page_score(true: Sequence[Any], found: Sequence[Any]) -> PageScore:
 def _faults(true: Sequence[Any], found: Sequence[Any]) -> tuple[float, float, float, float]:
     if not true or not found:
         return 0.0, 0.0, float(bool(true)), float(bool(found))
-    lines, others = [resample(line) for line in true], [resample(line) for line in found]
-    forth, back = cover_tables(lines, others)
+    _, forth, back = cover_of([resample(line) for line in true], [resample(line) for line in found])
     on_one = (back >= WHOLE) & (forth >= PART)
     split = (on_one.sum(1) > 1).mean()
     over = forth >= WHOLE
     merged = (over & (over.sum(0) > 1)).any(1).mean()
     return float(split), float(merged), float((forth.max(1) < TOUCHED).mean()), float((back.max(0) < TOUCHED).mean())
-
-
-def cover_tables(lines: Sequence[Points], others: Sequence[Points]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How much of each true line each found one covers, and how much of each found one each true one does."""
-    forth, back = np.zeros((len(lines), len(others))), np.zeros((len(lines), len(others)))
-    low, high = (np.array([reduce(o, 0) for o in others]) for reduce in (np.min, np.max))
-    for i, (line, tolerance) in enumerate(zip(lines, tolerances_of(lines), strict=True)):
-        near = (line.min(0) - 3 * tolerance <= high).all(1) & (low <= line.max(0) + 3 * tolerance).all(1)
-        for j in np.flatnonzero(near):
-            forth[i, j] = covered(line, others[j], tolerance)
-            back[i, j] = covered(others[j], line, tolerance)
-    return forth, back
 
 
 def order_errors(found: Sequence[int]) -> tuple[float, float]:

@@ -8,6 +8,7 @@ BatchNorm throughout, so that it folds into the convolutions.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -49,7 +50,8 @@ class NetworkShape:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> NetworkShape:
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        fields: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
+        return cls(**fields)
 
 
 class ConvBN(nn.Sequential):
@@ -108,7 +110,7 @@ class LineNetwork(nn.Module):
         self.shape = shape = shape or NetworkShape()
         widths, kinds = shape.widths, (False, False, False, True, True)
         self.stem = ConvBN(2, widths[0], 5, 2)
-        self.downs = nn.ModuleList(ConvBN(a, b, 3, 2) for a, b in zip(widths, widths[1:], strict=False))
+        self.downs = nn.ModuleList(ConvBN(a, b, 3, 2) for a, b in pairwise(widths))
         self.stages = nn.ModuleList(
             nn.Sequential(
                 *(WideBlock(width, shape.kernel, shape.expansion) if wide else DenseBlock(width) for _ in range(count))
@@ -120,7 +122,8 @@ class LineNetwork(nn.Module):
         self.fine = nn.Conv2d(outs[0], len(FINE_NAMES) * (COARSE // FINE) ** 2, 1)
         self.coarse = nn.Conv2d(outs[0], len(COARSE_NAMES), 1)
         nn.init.zeros_(self.fine.weight)
-        nn.init.constant_(self.fine.bias, -3.0)  # nearly all of a page is no baseline  # type: ignore[arg-type]
+        # Nearly all of a page is no baseline.
+        nn.init.constant_(cast(Tensor, self.fine.bias), -3.0)
 
     def forward(self, images: Tensor) -> Maps:
         x = self.stem(torch.cat([1 - images, evened(images)], 1))

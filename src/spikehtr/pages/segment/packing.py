@@ -18,7 +18,8 @@ from spikehtr.data.formats import xml
 from spikehtr.data.images import open_gray
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.pages.given import ROOTS, read_given
+from spikehtr.pages.given import read_given
+from spikehtr.pages.inputs import ROOTS
 from spikehtr.pages.segment.labels import LineLabel, PageLabels, labels_of
 
 INDEX = "pages.json.gz"
@@ -80,7 +81,12 @@ def _keep(out: Path, image: str, group: str, file: Path, gray: NDArray[np.uint8]
         "image": image,
         "scale": scale,
         "lines": [
-            {"points": _short(line.points), "above": _short(line.above), "below": _short(line.below), "region": line.region}
+            {
+                "points": _short(line.points),
+                "above": _short(line.above),
+                "below": _short(line.below),
+                "region": line.region,
+            }
             for line in small.lines
         ],
         "regions": [_short(region) for region in small.regions],

@@ -1,4 +1,4 @@
-"""Distortions of grey parts on their device: light, paper, print-through, blur and noise. Shapes stay where they are."""
+"""Distortions of grey parts on their device: light, paper, print-through, blur, noise. Shapes stay where they are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def distort(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
     x = images - through * images
     x = x.clamp(0, 1) ** torch.exp(uniform(-0.5, 0.5))  # gamma
     # Contrast about the paper's level, down to faded ink.
-    paper = x.flatten(1).quantile(0.7, 1)[:, None, None, None] if x.shape[-1] <= 512 else x.mean((1, 2, 3), keepdim=True)
+    paper = (
+        x.flatten(1).quantile(0.7, 1)[:, None, None, None] if x.shape[-1] <= 512 else x.mean((1, 2, 3), keepdim=True)
+    )
     x = paper + (x - paper) * torch.exp(uniform(-1.1, 0.25))
     x = x + uniform(-0.2, 0.12)
     # Shade across the page, stains, and the paper's grain.

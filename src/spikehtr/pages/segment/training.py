@@ -1,12 +1,12 @@
-"""Training a line network on packed pages: parts cut by workers, distorted on the device, weights averaged over steps."""
+"""Training a line network on packed pages: parts cut by workers, distorted on the device, weights averaged."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import read_json, whole_file
 from spikehtr.pages.segment import weights
 from spikehtr.pages.segment.geometry import Distortion, Part, Source, cut, source_of
 from spikehtr.pages.segment.losses import Batch, losses
@@ -50,9 +49,7 @@ class Parts(IterableDataset[Part]):
 
     def __init__(self, pages: Sequence[PackedPage], size: int, seed: int, how: Distortion | None = None):
         self.sources: list[Source] = [source_of(page.image, page.labels) for page in pages]
-        names, number, counts = np.unique(
-            [page.collection for page in pages], return_inverse=True, return_counts=True
-        )
+        _, number, counts = np.unique([page.collection for page in pages], return_inverse=True, return_counts=True)
         share = 1 / np.sqrt(counts[number])
         self.share = share / share.sum()
         self.size, self.seed, self.how = size, seed, how or Distortion()
@@ -142,7 +139,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * self._rate()
         self.optimizer.zero_grad(set_to_none=True)
-        result.total.backward()  # type: ignore[no-untyped-call]
+        result.total.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimizer.step()
         self._average()
@@ -181,9 +178,9 @@ class Trainer:
         file = self.folder / "last.safetensors"
         if not file.exists():
             return False
-        tensors = load_file(file, device=str(self.device))
+        tensors = load_file(file)  # on the CPU: the optimiser moves what belongs on the device
         self.network.load_state_dict(_under(tensors, "network."))
-        self.averaged = _under(tensors, "averaged.")
+        self.averaged = {name: value.to(self.device) for name, value in _under(tensors, "averaged.").items()}
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in _under(tensors, "optimizer.").items():
             number, key = name.split(".")

@@ -33,7 +33,9 @@ def header(path: Path) -> dict[str, Any]:
         with safe_open(path, "pt") as file:
             values: dict[str, Any] = json.loads((file.metadata() or {})["spikehtr"])
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise SpikeHTRError(f"{path}: not a weight file of this program ({error}); train one, or give another") from None
+        raise SpikeHTRError(
+            f"{path}: not a weight file of this program ({error}); train one, or give another"
+        ) from None
     return values
 
 
