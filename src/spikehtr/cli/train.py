@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Optional
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 import typer
 
 from spikehtr.cli.options import ConfigFile, Overrides, Preset, pick_device, resolve
-from spikehtr.cli.progress import counting, training_bar
+from spikehtr.cli.progress import training_progress
 from spikehtr.errors import SpikeHTRError
-from spikehtr.presets import FINE_TUNING
+from spikehtr.presets import CPU_BATCH, FINE_TUNING
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
     from spikehtr.config import Config
-    from spikehtr.training.loop import Told
 
 
 _ANEW = {"output", "resume", "device", "devices"}  # what may be said of a run that goes on as it was begun
@@ -120,6 +119,13 @@ def train(
     # Before torch is loaded: a mistake is answered at once.
     config = None if start or not data else settings(arch, preset, file, reducer, overrides)
     chosen = pick_device(device)
+    if config and not file and (size := _suited_batch(config, chosen, output if resume else None)):
+        preset_size, config = config.training.batch_size, settings(arch, preset, file, reducer, overrides, size)
+        if not resume and config.training.batch_size != preset_size:
+            typer.echo(
+                f"batches of {size} lines, as suits a CPU, not {preset_size} as the settings have it for a GPU; "
+                f"-s training.batch_size={preset_size} for those"
+            )
 
     from spikehtr.config import DataConfig
     from spikehtr.training.devices import make_fabric, part
@@ -144,11 +150,11 @@ def train(
     job.claim_folder()
     fabric = make_fabric(chosen, devices, job.config.training.precision)
     fabric.launch()
-    with ExitStack() as last, _one_speaks(fabric), counting("reading lines") as reading, training_bar() as bar:
+    with ExitStack() as last, _one_speaks(fabric), training_progress(typer.echo) as shown:
         last.callback(part)
         if model:
             typer.echo(_fine_tuning(job.config, by_epochs=not (job.max_steps or job.max_minutes)))
-        outcome = carry_out(job, fabric, typer.echo, lambda told: _tell(told, bar), reading, model)
+        outcome = carry_out(job, fabric, typer.echo, shown.tell, shown.reading, model, shown.beat)
         if not outcome.finished:
             again = ["spikehtr", "train", "-o", str(output), "--resume"]
             again += [] if device == "auto" else ["--device", device]
@@ -167,16 +173,36 @@ def _said(ctx: typer.Context) -> list[str]:
 
 
 def settings(
-    arch: str | None, preset: str | None, file: Path | None, reducer: bool, overrides: list[str] | None
+    arch: str | None,
+    preset: str | None,
+    file: Path | None,
+    reducer: bool,
+    overrides: list[str] | None,
+    batch_size: int | None = None,
 ) -> Config:
-    """What --arch, --preset, --config, --reducer and --set ask for together."""
+    """What --arch, --preset, --config, --reducer and --set ask for together.
+
+    `batch_size` takes the place of the preset's; --set still counts more.
+    """
     baseline = None if arch == "spike-htr" else arch
     if baseline and (preset or file):
         raise SpikeHTRError(f"--arch {arch} has its own settings: change them by --set, without -p or -c")
     config = resolve(baseline or preset, file, None)
     if arch and config.model.arch != arch:
         raise SpikeHTRError(f"{preset or file} is for {config.model.arch}, not {arch}: leave --arch out")
+    if batch_size:
+        config = config.with_overrides({"training.batch_size": batch_size})
     return changed(config, reducer, overrides)
+
+
+def _suited_batch(config: Config, device: str, resumed: Path | None) -> int | None:
+    """The size of batches to take instead of a preset's, if any: a run keeps what it was begun with, on any device."""
+    from spikehtr.config import Config as Settings
+    from spikehtr.training.job import SETTINGS
+
+    if resumed and (resumed / SETTINGS).is_file():
+        return Settings.load(resumed / SETTINGS).training.batch_size
+    return CPU_BATCH if device == "cpu" and config.training.batch_size > CPU_BATCH else None
 
 
 def changed(config: Config, reducer: bool, overrides: list[str] | None) -> Config:
@@ -211,20 +237,3 @@ def _one_speaks(fabric: Fabric) -> Iterator[None]:
         for process in processes:
             process.kill()  # it may wait for us for ever
         raise
-
-
-def _tell(told: Told, bar: Callable[[float, str], None]) -> None:
-    loss, speed = f"loss {told.values['loss']:.4f}", f"{told.lines_per_second:.0f} lines/s"
-    bar(told.progress, f"epoch {told.epoch}, {loss}, {speed}")
-    if told.epoch_ended:
-        cer = "" if told.cer is None else f", validation CER {told.cer:.2%}{' (best)' if told.best else ''}"
-        left = told.seconds / told.progress - told.seconds
-        typer.echo(f"epoch {told.epoch}, step {told.step}: {loss}{cer}, {speed}, {spoken(left)} left")
-
-
-def spoken(seconds: float) -> str:
-    """A time as people say it: 42 s, 7 min, 3 h 05 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

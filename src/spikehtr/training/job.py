@@ -26,6 +26,7 @@ from spikehtr.training.loop import BEST, Run, Tell, Told
 from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
 from spikehtr.training.sets import Sets, training_sets
 from spikehtr.training.teacher import load_teacher
+from spikehtr.training.telling import Beat
 from spikehtr.weights import BUNDLED, Loaded, load_model, update_notes
 
 SETTINGS, JOB = "config.yaml", "job.json"
@@ -111,10 +112,11 @@ def carry_out(
     tell: Tell | None = None,
     reading: Callable[[int], None] | None = None,
     model: Loaded | None = None,
+    beat: Beat | None = None,
 ) -> Outcome:
     """Run the job to its end, or until it is interrupted. `fabric` is launched; only its first process writes.
 
-    `model`: what `job.start` names, where it is loaded already.
+    `model`: what `job.start` names, where it is loaded already. `beat`: called after every step, to show progress.
     """
     config = job.config
     if job.start and model is None:
@@ -146,6 +148,7 @@ def carry_out(
         job.half,
         teacher,
     )
+    run.beat = beat
     if job.resume and (warning := run.resume()):
         say(warning)
     say(_opening(run, sets))
