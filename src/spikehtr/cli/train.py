@@ -12,10 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import ConfigFile, Overrides, Preset, pick_device, resolve
+from spikehtr.cli.options import (
+    AllowUnknown,
+    CharsetMode,
+    ConfigFile,
+    Overrides,
+    Preset,
+    StartFrom,
+    TeacherModel,
+    check_start,
+    fine_tuned,
+    pick_device,
+    resolve,
+)
 from spikehtr.cli.progress import training_progress
 from spikehtr.errors import SpikeHTRError
-from spikehtr.presets import CPU_BATCH, FINE_TUNING
+from spikehtr.presets import CPU_BATCH
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -44,27 +56,9 @@ def train(
     reducer: Annotated[
         bool, typer.Option("--reducer", help="Switch keep-and-merge on, for a baseline too (model.reducer).")
     ] = False,
-    start: Annotated[
-        Optional[Path],
-        typer.Option(
-            "--from",
-            metavar="MODEL",
-            help="Fine-tune this model (bundled: the one that comes along). Its network, losses and augmentation "
-            "hold; length, batches, optimiser and schedule are those of fine-tuning; --set changes them.",
-        ),
-    ] = None,
-    charset: Annotated[
-        Optional[Literal["keep", "extend", "replace"]],
-        typer.Option(
-            "--charset",
-            help="With --from: keep its characters (lines with others are left out), extend them by the data's "
-            "(the default), or replace them by the data's.",
-        ),
-    ] = None,
-    teacher: Annotated[
-        Optional[Path],
-        typer.Option("--teacher", metavar="MODEL", help="Learn from this model's posteriors too; same characters."),
-    ] = None,
+    start: StartFrom = None,
+    charset: CharsetMode = None,
+    teacher: TeacherModel = None,
     teacher_weight: Annotated[
         Optional[float],
         typer.Option("--teacher-weight", min=0.0, help="How much that counts beside CTC (training.teacher_weight)."),
@@ -81,10 +75,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in this folder; no other option is needed.")
     ] = False,
-    allow_unknown: Annotated[
-        bool,
-        typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows, too."),
-    ] = False,
+    allow_unknown: AllowUnknown = False,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Worst lines shown in the report, as pictures.")] = 20,
     half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
@@ -106,10 +97,7 @@ def train(
         )
     if max_steps and max_minutes:
         raise SpikeHTRError("--max-steps and --max-minutes both end the run: give one of them")
-    if charset and not start:
-        raise SpikeHTRError("--charset says what becomes of the characters of --from MODEL: give that too")
-    if start and (preset or file):
-        raise SpikeHTRError("--from takes its settings from the model file: change them by --set, without -p or -c")
+    check_start(start, charset, preset, file)
     if start and arch:
         raise SpikeHTRError("--from takes its network from the model file: leave --arch out")
     if teacher_weight is not None:
@@ -127,7 +115,6 @@ def train(
                 f"-s training.batch_size={preset_size} for those"
             )
 
-    from spikehtr.config import DataConfig
     from spikehtr.training.devices import make_fabric, part
     from spikehtr.training.job import Job, carry_out
     from spikehtr.weights import load_header, load_model
@@ -141,8 +128,7 @@ def train(
         job = begun
     else:
         if model:
-            here = {"data.workers": DataConfig().workers}  # that machine's are not this one's
-            config = changed(model.config.with_overrides(FINE_TUNING | here), reducer, overrides)
+            config = changed(fine_tuned(model), reducer, overrides)
         assert config is not None
         assert data is not None
         mode, limits = charset or "extend", (max_steps, max_minutes)
