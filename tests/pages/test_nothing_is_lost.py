@@ -6,24 +6,25 @@ something else there or deletes it. Pages are read by a stub, so that many seque
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, currently_in_test_context, event, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from spikehtr.pages.inputs import PageJob, find_sources
-from spikehtr.pages.origins import FILE, SUFFIX
+from spikehtr.pages.origins import FILE, SUFFIX, Format
 from spikehtr.pages.reading import Done, How
 from spikehtr.pages.running import Run, transcribe
 from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
@@ -69,7 +70,7 @@ def stub(generation: int) -> Callable[..., Iterator[Done]]:
 
 @dataclass(frozen=True)
 class Read:
-    form: str
+    form: Format
     output: str
     whole_folder: bool
     resume: bool
@@ -101,7 +102,7 @@ class World:
         sources, failures, _ = find_sources(map(str, inputs), self.base / how.output)
         assert not failures
         run = Run(
-            how.form,  # type: ignore[arg-type]
+            how.form,
             self.base / how.output,
             how.resume,
             how.overlay,
@@ -179,8 +180,13 @@ def plain(world: World, how: Read) -> None:
             assert is_new is not how.resume
 
 
-def killed(world: World, how: Read, at: int) -> None:
-    """Another process reads, and is killed just before it touches a file for the n-th time."""
+def event_of_hypothesis(name: str) -> None:
+    if currently_in_test_context():
+        event(name)
+
+
+def killed(world: World, how: Read, at: int) -> bool:
+    """Another process reads, and is killed just before it touches a file for the n-th time; whether it came to that."""
     child = os.fork()
     if child == 0:
         try:
@@ -192,21 +198,20 @@ def killed(world: World, how: Read, at: int) -> None:
     _, status = os.waitpid(child, 0)
     world.number()
     if os.WIFSIGNALED(status):
-        event("killed")
+        event_of_hypothesis("killed")
+    return os.WIFSIGNALED(status)
 
 
-def disturbed(world: World, how: Read, at: int, place: str, way: str) -> None:
-    """A person saves a file while the run is at it."""
-
-    def save() -> None:
-        event("saved during a run")
-        world.edit(place, way)
-
-    Watch.folder, Watch.left, Watch.then = str(world.base), at, save
+def disturbed(world: World, how: Read, at: int, place: str, way: str) -> bool:
+    """A person saves a file while the run is at it; whether the run took long enough for that."""
+    Watch.folder, Watch.left, Watch.then = str(world.base), at, lambda: world.edit(place, way)
     try:
         world.read(how)
     finally:
-        Watch.then = None
+        late, Watch.then = Watch.then is not None, None
+    if not late:
+        event_of_hypothesis("saved during a run")
+    return not late
 
 
 reads = st.builds(
@@ -244,11 +249,48 @@ def never_lost(sequence: list[tuple[Any, ...]]) -> None:
             world.check()
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("way", ["mend", "anew", "mend, renamed"])
+@pytest.mark.parametrize("form", ["page", pytest.param("text", marks=pytest.mark.slow)])
+def test_an_edit_at_any_moment_of_a_run_is_kept(form: Format, way: str, overwrite: bool, tmp_path: Path) -> None:
+    """Whatever the run is about to do with a file."""
+    how = Read(form, "out", False, False, overwrite, False)
+    for moment in itertools.count():
+        world = World(tmp_path / f"{moment}")
+        world.read(how)
+        came = disturbed(world, how, moment, f"out/a{SUFFIX[form]}", way)
+        world.check()
+        if not came:
+            break
+        world.read(how)
+        world.check()
+    assert moment > 30, "a run touches its files often"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of this process")
+@pytest.mark.parametrize("form", ["page", pytest.param("text", marks=pytest.mark.slow)])
+def test_a_kill_at_any_moment_of_a_run_loses_no_edit(form: Format, tmp_path: Path) -> None:
+    how = Read(form, "out", False, False, True, False)
+    for moment in itertools.count():
+        world = World(tmp_path / f"{moment}")
+        world.read(how)
+        world.edit(f"out/a{SUFFIX[form]}", "mend")
+        came = killed(world, how, moment)
+        world.check()
+        if not came:
+            break
+        world.read(replace(how, resume=True, overwrite=False))
+        world.check()
+        for stem in "ab":
+            assert (world.base / "out" / f"{stem}{SUFFIX[form]}").stat().st_size, "done after all"
+    assert moment > 30
+
+
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of this process")
-@settings(max_examples=40, suppress_health_check=QUIET)
+@settings(max_examples=25, suppress_health_check=QUIET)
 @given(st.lists(steps, min_size=3, max_size=12))
 def test_no_sequence_loses_an_edit(sequence: list[tuple[Any, ...]]) -> None:
     never_lost(sequence)
