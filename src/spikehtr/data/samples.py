@@ -12,6 +12,8 @@ Split = Literal["train", "validation", "test"]
 Point = tuple[float, float]
 Severity = Literal["error", "warning"]
 NO_TEXT = "no text"  # the kind of problem that a line without a transcript is
+MACHINE = "machine-read"  # a line as a model read it, which no person changed or confirmed
+WORDS_ONLY = "words corrected"  # such a line, of which a person changed words, but not the text
 
 # How people name their splits.
 SPLIT_NAMES: dict[str, Split] = {
@@ -60,6 +62,7 @@ class Sample:
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
     source: str | None = None  # which of a store's sources it is of, where that has several
     straightened: bool = False  # whether it was made level before
+    machine: bool = False  # whether the text is a model's, and no person changed or confirmed it
 
     def named_printably(self) -> Sample:
         if self.id.isascii() and self.origin.isascii():  # document and page are parts of them, or printable anyway
