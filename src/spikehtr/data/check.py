@@ -25,7 +25,7 @@ from spikehtr.config import Config
 from spikehtr.data.formats import read
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import Report, Sample, printable
+from spikehtr.data.samples import Report, Sample, machine_lines_remark, printable
 from spikehtr.text import normalise, show
 
 _CHUNK = 512
@@ -84,13 +84,20 @@ class DataCheck:
 
 
 def check_data(
-    specs: Sequence[str | Path], config: Config, progress: Callable[[int], None] | None = None, deep: bool = True
+    specs: Sequence[str | Path],
+    config: Config,
+    progress: Callable[[int], None] | None = None,
+    deep: bool = True,
+    machine_lines: bool = False,
 ) -> DataCheck:
-    """Read every line of `specs` and look for trouble; without `deep`, only count what is there."""
+    """Read every line of `specs` and look for trouble; without `deep`, only count what is there.
+
+    Lines whose text is a model's are left out and counted, unless `machine_lines`.
+    """
     result = DataCheck([printable(spec) for spec in specs], {}, Report())
     facts: list[Facts] = []
     done = 0
-    for chunk in _examine_all(specs, config, result.report):
+    for chunk in _examine_all(specs, config, result.report, machine_lines):
         for found in chunk:
             done += 1
             if found is None:
@@ -101,6 +108,9 @@ def check_data(
                 facts.append(found)
         if progress:
             progress(done)
+    if result.report.machine_read and not done:
+        message, where = machine_lines_remark(result.report.machine_read, 0), ", ".join(result.sources)
+        result.report.add("nothing to learn from", where, message, "correct or confirm lines, or add --machine-lines")
     if deep:
         facts = _as_trained(facts)
         _check_charset(facts, result.report)
@@ -108,8 +118,10 @@ def check_data(
     return result
 
 
-def _examine_all(specs: Sequence[str | Path], config: Config, report: Report) -> Iterator[list[Facts | None]]:
-    samples = ((number, sample) for number, spec in enumerate(specs) for sample in read(spec, report))
+def _examine_all(
+    specs: Sequence[str | Path], config: Config, report: Report, machine_lines: bool
+) -> Iterator[list[Facts | None]]:
+    samples = ((number, sample) for number, spec in enumerate(specs) for sample in read(spec, report, machine_lines))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         while chunk := list(islice(samples, _CHUNK)):
             found = pool.map(lambda one: _examine(one[0], one[1], config), chunk)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -71,6 +72,30 @@ class Sample:
         return replace(self, id=printable(self.id), origin=printable(self.origin), document=document, page=page)
 
 
+def machine_lines_remark(left_out: int, used: int, compiled: bool = False) -> str:
+    """What is said where lines that a model read are left out; `compiled`: when a store was made of them."""
+    option = "`data compile --machine-lines`" if compiled else "--machine-lines"
+    if used == 0:
+        which = (
+            f"all {left_out} lines are as the model read them" if left_out > 1 else "the line is as the model read it"
+        )
+        return (
+            f"{which}, so that none is left: correct some, or confirm those that are right (docs/training.md says how), "
+            f"or take them as they are with {option}"
+        )
+    are = "are as the model read them" if left_out > 1 else "is as the model read it"
+    return f"{left_out} of {left_out + used} lines {are}: left out; {option} takes them"
+
+
+def words_only_remark(number: int, sources: Sequence[str]) -> str:
+    """What is said of lines of which only words were corrected."""
+    which = "1 line has corrected words" if number == 1 else f"{number} lines have corrected words"
+    return (
+        f"{which} but an uncorrected text, which is what counts: correct the text below the words, too; "
+        f"`spikehtr data check --all {shlex.join(sources)}` lists them"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something that was left out, or used otherwise than asked."""
@@ -103,6 +128,11 @@ class Report:
     def left_out(self) -> int:
         """Lines or files that are not used: all errors, and lines without a transcript, which is no error in itself."""
         return self.count("error") + self.counts["warning", NO_TEXT]
+
+    @property
+    def machine_read(self) -> int:
+        """Lines that are not used because their text is a model's."""
+        return self.counts["warning", MACHINE]
 
     def watch(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Pass samples on, counting them."""

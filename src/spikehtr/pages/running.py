@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spikehtr.data.formats import xml
+from spikehtr.data.formats.machine import list_read
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source
@@ -16,6 +17,7 @@ from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import save as save_overlay
 from spikehtr.pages.reading import Done, How, read_pages
 from spikehtr.pages.tree import Page
+from spikehtr.pages.writing import clean
 from spikehtr.recognizer import Recognizer
 
 _ROOTS: dict[Format, str] = {"page": "PcGts", "alto": "alto", "hocr": "html"}  # their root elements
@@ -168,6 +170,9 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
     if run.overlay and done.gray is not None:
         files.append(target.with_name(f"{Path(done.job.name).name}{OVERLAY}"))
         save_overlay(page, done.gray, files[1])
+    if run.folder is not None and run.form in ("page", "alto"):
+        machines = ((line.id, clean(line.text)) for line in page.lines if line.is_machines)
+        list_read(run.folder, page.image, machines)
     with whole_file(target) as temporary:  # last: with it the page counts as finished
         temporary.write_text(run.shown(page), encoding="utf-8")
     if len(run.written) <= NAMED:  # one more than is named, to tell that there are more

@@ -246,8 +246,8 @@ def _line(entry: dict[str, Any]) -> TextLine:
         for word in entry["words"]
     )
     text, corrected = str(entry["text"]), None
-    if digest(text) != entry.get("machine") and (text or words):
-        corrected = text
+    if digest(text) != entry.get("machine"):
+        corrected = text or None
         words = words if " ".join(word.text for word in words) == text else ()  # else they contradict it
     elif (said := " ".join(str(word["text"]) for word in entry["words"])) != text:
         raise SpikeHTRError(

@@ -33,7 +33,7 @@ _DONE = {"DONE", "FINAL", "GT"}  # of Transkribus' states of a page; the others 
 
 
 def digest(text: str) -> str:
-    """Of a line's text as XML and JSON hand it on: the kind and number of spaces do not count, nor how accents are kept."""
+    """Of a line's text. The kind and number of spaces do not count, nor how accents are stored."""
     plain = " ".join(unicodedata.normalize("NFC", text).split())
     return "m" + hashlib.blake2b(plain.encode(errors="replace"), digest_size=4).hexdigest()
 
@@ -108,9 +108,9 @@ class ReadLists:
 
     def holds(self, file: Path, image: str, name: str, text: str) -> bool:
         entry = _entry(image, name, text)
-        return any(entry in self._load(folder) for folder in self._folders(file))
+        return any(entry in self._load(folder) for folder in self.folders(file))
 
-    def _folders(self, file: Path) -> Iterator[Path]:
+    def folders(self, file: Path) -> Iterator[Path]:
         for folder in file.parents:
             yield folder
             if folder == self._top:

@@ -149,7 +149,9 @@ def _is_machines(line: PageLine, file: Path, image: str, read: ReadLists, where:
     if line.by == "person" or (line.by is None and not read.holds(file, image, line.id, line.text)):
         return False
     if line.words is not None:
-        message = f"its words say {line.words!r}, but the line itself {line.text!r}, as it was read: that is what counts"
+        message = (
+            f"its words say {line.words!r}, but the line itself {line.text!r}, as it was read: that is what counts"
+        )
         report.add(WORDS_ONLY, where, message, "correct the text of the line too, below its words", "warning")
     return True
 
