@@ -1,4 +1,4 @@
-"""Which lines are a model's and which a person's: after edits in a text editor, and after other programs wrote the file."""
+"""Which lines are a model's and which a person's: after edits, and after other programs wrote the file."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def escriptorium(form: str, text: str, changes: dict[str, str] | None = None) ->
             )
     if form == "page":
         return (
-            f'<PcGts xmlns="{PAGE_2019}"><Metadata><Creator>escriptorium</Creator></Metadata><Page imageFilename="p.png"'
-            f' imageWidth="100" imageHeight="200"><TextRegion id="r1"><Coords points="0,0 9,9"/>{"".join(out)}'
+            f'<PcGts xmlns="{PAGE_2019}"><Metadata><Creator>escriptorium</Creator></Metadata><Page '
+            f'imageFilename="p.png" imageWidth="100" imageHeight="200"><TextRegion id="r1"><Coords points="0,0 9,9"/>{"".join(out)}'
             "</TextRegion></Page></PcGts>"
         )
     return (
-        f'<alto xmlns="{ALTO_4}"><Description><MeasurementUnit>pixel</MeasurementUnit><sourceImageInformation><fileName>'
-        'p.png</fileName></sourceImageInformation></Description><Layout><Page WIDTH="100" HEIGHT="200" ID="eSc_dummypage_"'
-        f'><PrintSpace><TextBlock ID="r1">{"".join(out)}</TextBlock></PrintSpace></Page></Layout></alto>'
+        f'<alto xmlns="{ALTO_4}"><Description><MeasurementUnit>pixel</MeasurementUnit><sourceImageInformation>'
+        '<fileName>p.png</fileName></sourceImageInformation></Description><Layout><Page WIDTH="100" HEIGHT="200" '
+        f'ID="eSc_dummypage_"><PrintSpace><TextBlock ID="r1">{"".join(out)}</TextBlock></PrintSpace></Page></Layout></alto>'
     )
 
 
