@@ -24,7 +24,10 @@ from spikehtr.data.samples import MACHINE, WORDS_ONLY, Report
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
 from spikehtr.pages.writing import clean
+from spikehtr.training.checking import what_stops
+from spikehtr.training.job import Job
 
+Patch = pytest.MonkeyPatch
 texts = st.text(max_size=12).map(lambda text: " ".join(text.split()))
 PARSE: dict[str, Callable[[Any], Any]] = {"page": page.parse, "alto": alto.parse}
 PAGE_2019 = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
@@ -80,13 +83,14 @@ def escriptorium(form: str, text: str, changes: dict[str, str] | None = None) ->
     if form == "page":
         return (
             f'<PcGts xmlns="{PAGE_2019}"><Metadata><Creator>escriptorium</Creator></Metadata><Page '
-            f'imageFilename="p.png" imageWidth="100" imageHeight="200"><TextRegion id="r1"><Coords points="0,0 9,9"/>{"".join(out)}'
-            "</TextRegion></Page></PcGts>"
+            f'imageFilename="p.png" imageWidth="100" imageHeight="200"><TextRegion id="r1"><Coords points="0,0 9,9"/>'
+            f"{''.join(out)}</TextRegion></Page></PcGts>"
         )
     return (
         f'<alto xmlns="{ALTO_4}"><Description><MeasurementUnit>pixel</MeasurementUnit><sourceImageInformation>'
         '<fileName>p.png</fileName></sourceImageInformation></Description><Layout><Page WIDTH="100" HEIGHT="200" '
-        f'ID="eSc_dummypage_"><PrintSpace><TextBlock ID="r1">{"".join(out)}</TextBlock></PrintSpace></Page></Layout></alto>'
+        f'ID="eSc_dummypage_"><PrintSpace><TextBlock ID="r1">{"".join(out)}</TextBlock></PrintSpace></Page></Layout>'
+        "</alto>"
     )
 
 
@@ -217,9 +221,7 @@ def test_machine_lines_are_left_out_counted_and_taken_on_demand(tmp_path: Path) 
     assert not report.machine_read
 
 
-def test_a_store_knows_the_machines_lines_that_it_was_asked_to_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_knows_the_machines_lines_that_it_was_asked_to_take(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
     folder = stored(tmp_path / "results", written("page", THREE).replace("of the deed", "of the dead"))
     remark, said = "2 of 3 lines are as the model read them: left out; --machine-lines takes them", list[str]()
@@ -237,14 +239,15 @@ def test_a_store_knows_the_machines_lines_that_it_was_asked_to_take(
     assert said == [remark.replace("--machine-lines takes", "`data compile --machine-lines` takes")]
 
 
-def test_a_check_counts_them_and_where_nothing_is_left_that_is_an_error(tmp_path: Path) -> None:
-    folder = stored(tmp_path, written("page", THREE))
-    found = check_data([folder], Config())
-    assert not found.ok
+def test_a_check_counts_them_and_where_none_is_left_that_is_an_error(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    folder = stored(tmp_path / "results", written("page", THREE))
+    report = check_data([folder], Config()).report
+    assert (report.used, report.machine_read) == (0, 3)
     with pytest.raises(SpikeHTRError) as stopped:
         compile_store([folder], tmp_path / "s.arrow")
-    (problem,) = (one for one in found.report.problems if one.severity == "error")
-    assert str(stopped.value) == f"{problem.where}: {problem.message}"
+    assert "all 3 lines are as the model read them, so that none is left: correct some" in str(stopped.value)
+    assert what_stops(Job(Config(), [folder], tmp_path), None, report) == str(stopped.value)
     assert check_data([folder], Config(), machine_lines=True).report.used == 3
 
 
