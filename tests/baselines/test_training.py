@@ -179,7 +179,7 @@ def test_lines_are_judged_by_the_network_s_own_stride(store, arch, narrow, enoug
     """A word of four characters takes four frames: of 8 pixels each, or of 4."""
     config = small(arch, data__max_width=enough)
     assert training_sets(store, config).remarks == [
-        "no line is marked as training: every 10th of 24 is held out to validate"
+        "no line is marked as training: every 5th of 24 is held out to validate (4 lines: a rough guide)"
     ]
     assert check_data([store.path], config).report.count("error") == 0
     config = small(arch, data__max_width=narrow)

@@ -288,14 +288,14 @@ def write_unmarked(folder, count):
     return folder
 
 
-def test_where_no_split_is_marked_every_tenth_line_is_held_out(lines, tmp_path):
+def test_where_no_split_is_marked_some_lines_are_held_out(lines, tmp_path):
     done = run(*command("ann-control", write_unmarked(tmp_path / "flat", 21), tmp_path / "s", "--only", "spiking"))
     assert done.returncode == 0, done.stderr
-    assert "flat: no line is marked as training: every 10th of 21 is held out to validate" in done.stdout
+    assert "flat: no line is marked as training: every 5th of 21 is held out to validate" in done.stdout
     seed = tmp_path / "s" / "flat" / "spiking" / "seed0"
     read = json.loads((seed / "validation" / "evaluation.json").read_text())["predictions"]
-    assert [line["id"] for line in read] == ["09", "19"]
-    assert "19 lines to train on, 2 to validate" in (seed / "run.log").read_text()
+    assert [line["id"] for line in read] == ["04", "09", "14", "19"]
+    assert "17 lines to train on, 4 to validate" in (seed / "run.log").read_text()
     assert not (seed / "test").exists()
     (row,) = [row for row in (tmp_path / "s" / "table.md").read_text().splitlines() if row.startswith("| Spike-HTR")]
     assert [cell.strip() for cell in row.split("|")][3] == "--"  # no test lines
@@ -306,10 +306,10 @@ def test_lines_marked_as_test_are_never_trained_on(lines, tmp_path):
     shutil.copytree(lines / "test", data / "test")
     done = run(*command("ann-control", data, tmp_path / "s", "--only", "spiking"))
     assert done.returncode == 0, done.stderr
-    told = "no line is marked as training and 2 as validation or test: every 10th of 20 is held out to validate"
+    told = "no line is marked as training and 2 as validation or test: every 5th of 20 is held out to validate"
     assert told in " ".join(done.stdout.split())
     seed = tmp_path / "s" / "flat" / "spiking" / "seed0"
-    assert "18 lines to train on, 2 to validate" in (seed / "run.log").read_text()
+    assert "16 lines to train on, 4 to validate" in (seed / "run.log").read_text()
     assert len(json.loads((seed / "test" / "evaluation.json").read_text())["predictions"]) == 2
     alone = run(*command("ann-control", data / "test", tmp_path / "t", "--only", "spiking"))
     assert alone.returncode == 2

@@ -54,19 +54,19 @@ def train(place, output, *more):
 def test_train_then_evaluate(place, tmp_path):
     done = run(*train(place, tmp_path / "r", *LOADER))
     assert done.returncode == 0, done.stderr
-    assert "every 10th of 30 is held out" in done.stdout
-    assert "27 lines to train on, 3 to validate" in done.stdout
-    assert "epoch 2, step 14" in done.stdout
+    assert "every 5th of 30 is held out" in done.stdout
+    assert "24 lines to train on, 6 to validate" in done.stdout
+    assert "epoch 2, step 12" in done.stdout
     assert yaml.safe_load((tmp_path / "r" / "config.yaml").read_text())["training"]["epochs"] == 2
     names = {path.name for path in (tmp_path / "r").iterdir()}
     assert {"best.safetensors", "best.md", "data.json", "environment.json", "log.csv", "report.html"} <= names
     made = json.loads((tmp_path / "r" / "environment.json").read_text())
     assert made["command"].startswith("spikehtr train -d")
     page = (tmp_path / "r" / "report.html").read_text()
-    assert "Not calibrated: " in page  # three lines say too little
+    assert "Not calibrated: " in page  # six lines say too little
     assert "Learning curves" in page
     assert "Worst validation lines" in page
-    assert "27 to train on, 3 to validate" in page
+    assert "24 to train on, 6 to validate" in page
     model = tmp_path / "r" / "best.safetensors"
     shown = run("evaluate", model, "-d", place / "lines.arrow", "--split", "all")
     assert shown.returncode == 0, shown.stderr
@@ -144,7 +144,7 @@ def test_a_finished_run_is_calibrated_by_its_validation_lines(place, tmp_path, m
     assert [len(one.confidences[0]) for one in judged] == [len(GRID)]
     model = load_model(tmp_path / "r" / "best.safetensors")
     assert model.temperature == GRID[40] != 1.0
-    assert (model.notes["calibration"]["split"], model.notes["calibration"]["lines"]) == ("validation", 3)
+    assert (model.notes["calibration"]["split"], model.notes["calibration"]["lines"]) == ("validation", 6)
     assert model.notes["data"]["sources"] == ["made"]  # the other notes are still there
     result = json.loads((tmp_path / "r" / "validation" / "evaluation.json").read_text())
     assert result["calibration"]["temperature"] == GRID[40]
@@ -295,7 +295,7 @@ def test_lines_without_marks_can_be_evaluated(place, tmp_path):
     assert wrong.returncode == 2
     assert "--split validation for those that `train` holds out of it" in wrong.stderr
     held = run("evaluate", model, "-d", data, "--split", "validation", "--json")
-    assert "every 10th of 30 is held out" in held.stderr
-    assert json.loads(held.stdout)["lines"] == 3
+    assert "every 5th of 30 is held out" in held.stderr
+    assert json.loads(held.stdout)["lines"] == 6
     everything = run("evaluate", model, "-d", data, "--split", "all", "--json")
     assert "was trained on lines that are among these" in everything.stderr

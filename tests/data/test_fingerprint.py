@@ -9,6 +9,8 @@ from PIL import Image
 
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.fingerprint import fingerprint
+from spikehtr.data.formats.machine import list_read
+from spikehtr.errors import SpikeHTRError
 
 PAGE = (
     '<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2013-07-15">'
@@ -62,6 +64,24 @@ def test_a_changed_text_is_seen_however_its_folder_is_named(place, spec):
     assert texts(spec) == ["before"]
     text.write_text("after")
     assert texts(spec) == ["after"]
+
+
+def test_an_edit_of_the_same_length_is_seen_though_the_time_is_set_back(place):
+    text = line(place / "data", "before")
+    assert texts("data") == ["before"]
+    times = text.stat()
+    text.write_text("behind")
+    os.utime(text, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert texts("data") == ["behind"]
+
+
+def test_a_list_of_what_was_read_is_part_of_its_pages(place):
+    draw(place / "set" / "sub" / "p.png")
+    (place / "set" / "sub" / "p.xml").write_text(PAGE.format(image="p.png"))
+    assert texts("set") == ["ink"]
+    list_read(place / "set", "p.png", [("l", "ink")])
+    with pytest.raises(SpikeHTRError, match="the line is as the model read it"):
+        texts("set")
 
 
 def test_a_link_named_like_a_split_is_another_source(place):

@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import sys
 from dataclasses import replace
@@ -21,14 +22,14 @@ from spikehtr.weights import load_model, save_model
 
 def write_lines(folder):
     folder.mkdir()
-    for number in range(10):
+    for number in range(20):
         Image.fromarray(draw_line("ink", seed=number)).save(folder / f"{number}.png")
         (folder / f"{number}.txt").write_text("ink")
     return folder
 
 
 def test_where_the_start_stays_the_best_it_stays_calibrated(tmp_path, monkeypatch):
-    """One validation line is too little to calibrate by, and the weights are those that were calibrated."""
+    """Four validation lines are too little to calibrate by, and the weights are those that were calibrated."""
     monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
     config = Config().with_overrides(SETTINGS | {"training.epochs": 2, "training.learning_rate": 1e-12})
     charset, start = Charset.from_texts(["ink"]), tmp_path / "start.safetensors"
@@ -46,9 +47,37 @@ def test_where_the_start_stays_the_best_it_stays_calibrated(tmp_path, monkeypatc
     job.claim_folder()
     said: list[str] = []
     carry_out(job, make_fabric(), said.append)
-    assert said[-1] == "no epoch was better than the start, so best.safetensors is the start"
+    assert said[-1].startswith("no epoch was better than the start, so best.safetensors is the start. Likely why: ")
+    assert "16 lines to learn from are few; 1 step is little; 4 lines to validate on decide little" in said[-1]
+    assert ". What to do: add or correct more, up to 50 or so; train longer" in said[-1]
     notes = load_model(tmp_path / "run" / "best.safetensors").notes
     assert {name: notes[name] for name in calibrated} == calibrated
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_with_few_lines_all_are_learned_from_and_no_score_is_given(tmp_path, monkeypatch, resumed):
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    config = Config().with_overrides(SETTINGS | {"training.epochs": 2})
+    charset, start = Charset.from_texts(["ink"]), tmp_path / "start.safetensors"
+    save_model(start, SpikeHTR(config.model, len(charset)), config, charset)
+    source = write_lines(tmp_path / "source")
+    for number in range(10, 20):
+        (source / f"{number}.png").unlink()
+        (source / f"{number}.txt").unlink()
+    job = Job(config, [source], tmp_path / "run", start)
+    job.claim_folder()
+    said: list[str] = []
+    outcome = carry_out(job, make_fabric(), said.append)
+    if resumed:  # a finished run says the same again
+        said.clear()
+        outcome = carry_out(replace(job, resume=True), make_fabric(), said.append)
+    assert outcome.cer is None
+    assert any("all 10 are trained on, too few to hold any out to validate: no score will be given" in s for s in said)
+    assert re.match(
+        r"all 10 lines were trained on, so there is no score \(correct 20 or more for a score\); "
+        r"on these very lines the CER went from \d+\.\d\d% to \d+\.\d\d%: they were ",
+        said[-1],
+    )
 
 
 def test_lines_that_reading_left_out_are_remarked_on(tmp_path, monkeypatch, capsys):

@@ -1,11 +1,13 @@
 """Which lines are trained on, and what is said of the others."""
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from conftest import draw_line
+from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
-from spikehtr.training.sets import held_out, split_rows
+from spikehtr.training.sets import held_out, split_rows, training_sets
 
 MARKED = {"train": 4, "validation": 2, "test": 1}
 
@@ -45,6 +47,40 @@ def test_no_validation_lines_are_told(make):
     store = make(marked={"train": 4, "test": 1})
     assert [len(rows) for rows in split_rows(store)] == [4, 0]
     assert held_out(store) == "no line is marked as validation: the last weights are kept, not the best"
+
+
+@pytest.mark.parametrize(
+    ("count", "held", "says"),
+    [
+        (19, [], "all 19 are trained on, too few to hold any out to validate: no score will be given"),
+        (20, [4, 9, 14, 19], "every 5th of 20 is held out to validate (4 lines: a rough guide)"),
+        (50, [9, 19, 29, 39, 49], "every 10th of 50 is held out to validate (5 lines: a rough guide)"),
+        (100, list(range(9, 100, 10)), "every 10th of 100 is held out to validate"),
+    ],
+)
+def test_with_few_lines_none_is_held_out(make, count, held, says):
+    store = make(plain={"": count})
+    train, validation = split_rows(store)
+    assert validation.tolist() == held
+    assert sorted([*train, *held]) == list(range(count))
+    assert held_out(store).startswith(f"no line is marked as training: {says}")
+
+
+def test_what_a_model_read_is_never_validated_on(make):
+    store = make(plain={"": 40})
+    store.machine[10:] = True  # as with --machine-lines
+    assert [len(rows) for rows in split_rows(store)] == [40, 0]
+    assert "all 40 are trained on; the 10 that are not a model's: too few to hold any out" in held_out(store)
+    store.machine[:] = np.arange(40) % 2 == 0
+    train, validation = split_rows(store)
+    assert validation.tolist() == [9, 19, 29, 39]
+    assert len(train) == 36
+    assert "every 5th of the 20 that are not a model's is held out" in held_out(store)
+    marked = make(marked=MARKED)
+    marked.machine[marked.rows("validation")[:1]] = True
+    assert len(split_rows(marked)[1]) == 1
+    remarks = training_sets(marked, Config()).remarks
+    assert "1 line marked as validation is as the model read it: not validated on" in remarks
 
 
 def test_nothing_is_said_where_all_is_marked(make):

@@ -140,7 +140,7 @@ class BLSTM(nn.Module):
         self.ahead = nn.ModuleList(nn.LSTM(d, hidden, batch_first=True) for d in dims)
         self.behind = nn.ModuleList(nn.LSTM(d, hidden, batch_first=True) for d in dims)
         self.dropout = nn.Dropout(dropout)
-        self._register_load_state_dict_pre_hook(_split_directions)
+        self.register_load_state_dict_pre_hook(_split_directions)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         order = reversed_rows(lengths, tokens.shape[1])  # [B, L]
@@ -162,7 +162,7 @@ def _reorder(rows: Tensor, order: Tensor) -> Tensor:
     return rows.gather(1, order[..., None].expand_as(rows))
 
 
-def _split_directions(state: dict[str, Tensor], prefix: str, *_: object) -> None:
+def _split_directions(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
     """Model files of before have one nn.LSTM of all layers and both directions: `lstm.weight_ih_l1_reverse`."""
     for name in [name for name in state if name.startswith(f"{prefix}lstm.")]:
         kind, layer = name.removeprefix(f"{prefix}lstm.").removesuffix("_reverse").rsplit("_l", 1)

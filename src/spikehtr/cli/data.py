@@ -12,6 +12,7 @@ from spikehtr.cli.options import (
     AllowUnknown,
     CharsetMode,
     ConfigFile,
+    MachineLines,
     Overrides,
     Preset,
     StartFrom,
@@ -56,6 +57,7 @@ def check(
     output: Annotated[
         Optional[Path], typer.Option("--output", "-o", help="Also write the report as JSON here.")
     ] = None,
+    machine_lines: MachineLines = False,
     as_json: AsJson = False,
 ) -> None:
     """Look every line over before training: what cannot be read, learned or trusted, where it is, and what to do.
@@ -75,9 +77,10 @@ def check(
 
     model = load_model(start) if start else None
     config = fine_tuned(model).with_overrides(overrides or []) if model else config
-    job = Job(config, sources, Path(), start, charset or "extend", allow_unknown=allow_unknown, teacher=teacher)
+    more = {"allow_unknown": allow_unknown, "machine_lines": machine_lines}
+    job = Job(config, sources, Path(), start, charset or "extend", teacher=teacher, **more)
     with counting("checking lines") as progress:
-        found = check_data(sources, config, progress)
+        found = check_data(sources, config, progress, machine_lines=machine_lines)
     with counting("compiling lines") as progress:
         found.stops = what_stops(job, model, found.report, progress)
     text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
@@ -96,13 +99,13 @@ def check(
 
 
 @app.command()
-def stats(sources: Sources, as_json: AsJson = False) -> None:
+def stats(sources: Sources, machine_lines: MachineLines = False, as_json: AsJson = False) -> None:
     """Count lines, characters, widths and text lengths, split by split; and what cannot be read."""
     from spikehtr.config import Config
     from spikehtr.data.check import check_data
 
     with counting("reading lines") as progress:
-        found = check_data(sources, Config(), progress, deep=False)
+        found = check_data(sources, Config(), progress, deep=False, machine_lines=machine_lines)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
     else:
@@ -128,6 +131,7 @@ def compile_(
     straighten: Annotated[
         bool, typer.Option("--straighten", help="Make lines level, for models with data.straighten=true.")
     ] = False,
+    machine_lines: MachineLines = False,
     every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
 ) -> None:
     """Read any sources into one fast store.
@@ -141,7 +145,7 @@ def compile_(
     from spikehtr.data.samples import printable
 
     with counting("compiling lines") as progress:
-        store, report = compile_store(sources, output, height, max_width, progress, straighten)
+        store, report = compile_store(sources, output, height, max_width, progress, straighten, machine_lines)
     for remark in scaled_again(sources, height):
         typer.echo(remark)
     lines = ", ".join(f"{number} {split}" for split, number in sorted(store.meta["lines"].items()))
@@ -149,6 +153,7 @@ def compile_(
     typer.echo(
         f"wrote {printable(output)}: {len(store)} lines ({lines}), {size:.1f} MiB, {len(store.charset) - 1} characters"
     )
+    _print_left_out(report)
     if report.counts:
         _print_problems(report, every, "compile")
     if report.count("error"):
@@ -228,6 +233,14 @@ def _print_splits(found: DataCheck) -> None:
             typer.echo(f"    {what:9s} {values[0]:5d} |{histogram_bars(values)}| {values[-1]:<5d} median {middle}")
     characters = sorted(set().union(*(s.charset for s in found.splits.values())))
     typer.echo(f"  charset    {''.join(characters)}")
+    _print_left_out(found.report)
+
+
+def _print_left_out(report: Report) -> None:
+    from spikehtr.data.samples import machine_lines_remark
+
+    if report.machine_read and report.used:  # where none is left, that is an error
+        typer.echo(machine_lines_remark(report.machine_read, report.used))
 
 
 def _print_problems(report: Report, every: bool, verb: str = "check") -> None:

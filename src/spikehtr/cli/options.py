@@ -52,6 +52,10 @@ TeacherModel = Annotated[
     Optional[Path],
     typer.Option("--teacher", metavar="MODEL", help="Learn from this model's posteriors too; same characters."),
 ]
+MachineLines = Annotated[
+    bool,
+    typer.Option("--machine-lines", help="Take lines as truth that a model read and nobody changed or confirmed, too."),
+]
 AllowUnknown = Annotated[
     bool, typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows, too.")
 ]

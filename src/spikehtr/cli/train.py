@@ -16,6 +16,7 @@ from spikehtr.cli.options import (
     AllowUnknown,
     CharsetMode,
     ConfigFile,
+    MachineLines,
     Overrides,
     Preset,
     StartFrom,
@@ -76,6 +77,7 @@ def train(
         bool, typer.Option("--resume", help="Go on with the run in this folder; no other option is needed.")
     ] = False,
     allow_unknown: AllowUnknown = False,
+    machine_lines: MachineLines = False,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Worst lines shown in the report, as pictures.")] = 20,
     half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
@@ -84,9 +86,9 @@ def train(
     """Train a recogniser from scratch, or fine-tune one.
 
     Lines marked train are trained on and lines marked validation are read after each epoch; where no line is marked,
-    every tenth is held out. The best model by character error rate is best.safetensors in the folder, report.html tells
-    how it went. A run that was stopped, at any moment, goes on with `-o FOLDER --resume` and ends as if it never had
-    been.
+    some are held out, unless there are few. Lines as a model read them, which nobody changed or confirmed, are left
+    out. The best model by character error rate is best.safetensors in the folder, report.html tells how it went. A run
+    that was stopped, at any moment, goes on with `-o FOLDER --resume` and ends as if it never had been.
     """
     if not data and not resume:
         raise typer.BadParameter("name the lines to train on: -d FOLDER", ctx, param_hint="--data")
@@ -132,7 +134,8 @@ def train(
         assert config is not None
         assert data is not None
         mode, limits = charset or "extend", (max_steps, max_minutes)
-        job = Job(config, data, output, start, mode, *limits, resume, allow_unknown, half, save_every, worst, teacher)
+        how = (resume, allow_unknown, half)
+        job = Job(config, data, output, start, mode, *limits, *how, save_every, worst, teacher, machine_lines)
     job.claim_folder()
     fabric = make_fabric(chosen, devices, job.config.training.precision)
     fabric.launch()

@@ -86,13 +86,20 @@ class DataCheck:
 
 
 def check_data(
-    specs: Sequence[str | Path], config: Config, progress: Callable[[int], None] | None = None, deep: bool = True
+    specs: Sequence[str | Path],
+    config: Config,
+    progress: Callable[[int], None] | None = None,
+    deep: bool = True,
+    machine_lines: bool = False,
 ) -> DataCheck:
-    """Read every line of `specs` and look for trouble; without `deep`, only count what is there."""
+    """Read every line of `specs` and look for trouble; without `deep`, only count what is there.
+
+    Lines whose text is a model's are left out and counted, unless `machine_lines`.
+    """
     result = DataCheck([printable(spec) for spec in specs], {}, Report())
     facts: list[Facts] = []
     done = 0
-    for chunk in _examine_all(specs, config, result.report):
+    for chunk in _examine_all(specs, config, result.report, machine_lines):
         for found in chunk:
             done += 1
             if found is None:
@@ -108,8 +115,10 @@ def check_data(
     return result
 
 
-def _examine_all(specs: Sequence[str | Path], config: Config, report: Report) -> Iterator[list[Facts | None]]:
-    samples = ((number, sample) for number, spec in enumerate(specs) for sample in read(spec, report))
+def _examine_all(
+    specs: Sequence[str | Path], config: Config, report: Report, machine_lines: bool
+) -> Iterator[list[Facts | None]]:
+    samples = ((number, sample) for number, spec in enumerate(specs) for sample in read(spec, report, machine_lines))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         while chunk := list(islice(samples, _CHUNK)):
             found = pool.map(lambda one: _examine(one[0], one[1], config), chunk)

@@ -30,7 +30,16 @@ from spikehtr.data.fingerprint import fingerprint
 from spikehtr.data.formats import locate, read
 from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import Problem, Report, Sample, printable, without_text
+from spikehtr.data.samples import (
+    WORDS_ONLY,
+    Problem,
+    Report,
+    Sample,
+    machine_lines_remark,
+    printable,
+    without_text,
+    words_only_remark,
+)
 from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, StoreError, encode, is_store
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
@@ -47,6 +56,7 @@ class Shape(NamedTuple):
     height: int
     max_width: int | None
     straightened: bool
+    machine_lines: bool = False  # whether lines are taken that a model read and no person changed or confirmed
 
 
 Progress = Callable[[int], None]
@@ -59,17 +69,19 @@ def compile_store(
     max_width: int | None = None,
     progress: Progress | None = None,
     straighten: bool = False,
+    machine_lines: bool = False,
 ) -> tuple[LineStore, Report]:
     """Read `specs` (paths or `format:path`) into the store `output`; the open store and what could not be used.
 
     With `max_width` lines are fitted to it once and for all: smaller and quicker to read, but of use at that width
-    only. With `straighten` they are made level, as `data.straighten` asks. `progress` is called with the number of
-    samples done so far. Of two programs that write the same store, one waits for the other.
+    only. With `straighten` they are made level, as `data.straighten` asks. With `machine_lines` those whose text is a
+    model's are taken, too. `progress` is called with the number of samples done so far. Of two programs that write the
+    same store, one waits for the other.
     """
     if not output.parent.is_dir():
         raise SpikeHTRError(f"{output}: the folder {output.parent} does not exist; make it first")
     with _alone(output):
-        return _compile(specs, output, Shape(height, max_width, straighten), progress)
+        return _compile(specs, output, Shape(height, max_width, straighten, machine_lines), progress)
 
 
 def _compile(
@@ -79,7 +91,7 @@ def _compile(
     report = Report()
     parts = output.with_name(f".{output.name}.parts")
     _claim(parts, specs, shape)
-    samples = _all_samples(specs, report)
+    samples = _all_samples(specs, report, shape.machine_lines)
     done = 0
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # decoding and resizing leave Python's lock
         for number in range(1 << 30):
@@ -92,9 +104,16 @@ def _compile(
             done += len(chunk)
             if progress:
                 progress(done)
+    if not done and report.machine_read:
+        raise SpikeHTRError(f"{', '.join(map(str, specs))}: {machine_lines_remark(report.machine_read, 0)}")
     if not done:
         raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report)}")
-    described = {**shape._asdict(), "sources": [printable(spec) for spec in specs]}
+    described = {
+        "height": shape.height,
+        "max_width": shape.max_width,
+        "straightened": shape.straightened,
+        "sources": [printable(spec) for spec in specs],
+    }
     _join(sorted(parts.glob("*.arrow")), output, described, report)
     shutil.rmtree(parts)
     return LineStore(output), report
@@ -144,18 +163,25 @@ def open_lines(
     progress: Progress | None = None,
     say: Callable[[str], None] = tell_once,
     straighten: bool = False,
+    machine_lines: bool = False,
 ) -> LineStore:
     """A store of any sources: the file itself if it is one, else one compiled into the cache, once.
 
     With `height` None a store is taken as it is, whatever its lines are like. A store of another height serves, too:
-    its lines are scaled as images of that height would be, into the cache.
+    its lines are scaled as images of that height would be, into the cache. Lines whose text is a model's, unchanged and
+    unconfirmed, are left out unless `machine_lines`; a store has what it was made with.
 
     The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder. `say` is told if something was left out.
     """
     for remark in scaled_again(specs, height):
         say(remark)
     given = _given(specs, height, straighten)
-    store = given if given is not None else _cached(specs, Shape(height or 64, max_width, straighten), progress)
+    shape = Shape(height or 64, max_width, straighten, machine_lines)
+    store = given if given is not None else _cached(specs, shape, progress)
+    if number := store.meta.get("machine_read"):
+        say(machine_lines_remark(number, len(store), compiled=store is given))
+    if number := store.meta.get("words_only"):
+        say(words_only_remark(number, [printable(spec) for spec in specs]))
     if number := store.meta["left_out"]:
         say(left_out(number, store.meta["sources"] if store is given else [printable(spec) for spec in specs]))
     return store
@@ -188,7 +214,7 @@ def _cached(specs: Sequence[str | Path], shape: Shape, progress: Progress | None
     with FileLock(target.with_suffix(".lock")):  # of two programs at once, one waits and finds what the other made
         if is_store(target):
             return LineStore(target)
-        return compile_store(specs, target, shape.height, shape.max_width, progress, shape.straightened)[0]
+        return compile_store(specs, target, shape.height, shape.max_width, progress, *shape[2:])[0]
 
 
 @contextmanager
@@ -203,10 +229,10 @@ def _alone(output: Path) -> Iterator[None]:
                 lock.unlink()
 
 
-def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample]:
+def _all_samples(specs: Sequence[str | Path], report: Report, machine_lines: bool) -> Iterator[Sample]:
     for spec in specs:
         name = printable(spec)
-        for sample in read(spec, report):
+        for sample in read(spec, report, machine_lines):
             yield sample if sample.source else replace(sample, source=name)
 
 
@@ -221,7 +247,8 @@ def _row(sample: Sample, shape: Shape) -> Row | Problem:
     except ImageError as error:
         return Problem("unreadable image", where, str(error), "replace the image, or take the line out")
     packed = encode(line)
-    fields = {name: getattr(sample, name) for name in ("id", "text", "split", "document", "page", "origin", "source")}
+    names = ("id", "text", "split", "document", "page", "origin", "source", "machine")
+    fields = {name: getattr(sample, name) for name in names}
     return {**fields, "width": line.shape[1], "image": packed, "checksum": zlib.crc32(packed)}
 
 
@@ -229,7 +256,10 @@ def _write_part(path: Path, results: list[Row | Problem]) -> None:
     """Rows as Arrow, problems as JSON in its header, under a temporary name first."""
     problems = [result for result in results if isinstance(result, Problem)]
     rows = [result for result in results if not isinstance(result, Problem)]
-    header = {b"problems": json.dumps([[p.kind, p.where, p.message, p.remedy] for p in problems]).encode()}
+    header = {
+        b"problems": json.dumps([[p.kind, p.where, p.message, p.remedy] for p in problems]).encode(),
+        b"machine": json.dumps([place for place, row in enumerate(rows) if row.pop("machine")]).encode(),
+    }
     schema = SCHEMA.with_metadata(header)
     with _arrow_file(path, schema) as writer:
         if rows:
@@ -240,12 +270,14 @@ def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Re
     characters: dict[str | None, set[str]] = {}
     counts: Counter[str] = Counter()
     sets: dict[str, None] = {}  # in the order of their first lines
+    machine: list[int] = []  # rows
     for part in parts:
         with pa.memory_map(os.fsencode(part)) as source:
             file = pa.ipc.open_file(source)
             for problem in json.loads(file.schema.metadata[b"problems"]):
                 report.add(*problem)
                 report.used -= 1  # the reader yielded it, but it did not make it into the store
+            machine += [counts.total() + row for row in json.loads(file.schema.metadata[b"machine"])]
             for text, split, source in _facts(file):
                 characters.setdefault(split, set()).update(normalise(text))
                 counts[split or "none"] += 1
@@ -258,6 +290,9 @@ def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Re
         "lines": dict(counts),
         "sets": list(sets),
         "left_out": report.left_out,
+        "machine_read": report.machine_read,  # left out, too
+        "words_only": report.counts["warning", WORDS_ONLY],
+        "machine_rows": machine,
     }
     schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})
     with _arrow_file(output, schema) as writer:
@@ -293,8 +328,9 @@ def _claim(parts: Path, specs: Sequence[str | Path], shape: Shape) -> None:
 
 
 def _key(specs: Sequence[str | Path], shape: Shape) -> str:
-    height, max_width, straightened = shape
-    return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{' level' if straightened else ''}")
+    height, max_width, straightened, machine_lines = shape
+    more = " level" * straightened + " machine" * machine_lines
+    return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{more}")
 
 
 def _reasons(report: Report) -> str:

@@ -10,10 +10,11 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spikehtr.data.formats import ln, locate, pages, parquet
+from spikehtr.data.formats import ln, locate, machine, pages, parquet
 from spikehtr.data.formats.files import walk
 
-_READING = 7  # one more whenever the same files are made into other lines than before
+_READING = 8  # one more whenever the same files are made into other lines than before
+_TEXTS = (".xml", ".txt")  # what people edit
 _OURS = (".arrow", ".lock")  # stores and their locks; no reader looks for them in a folder
 
 
@@ -32,14 +33,20 @@ def fingerprint(specs: Sequence[str | Path], settings: str) -> str:
                 facts = file.stat()
             except OSError:  # a broken link, or gone this moment: the reader will say so
                 continue
-            add(f"{file} {facts.st_size} {facts.st_mtime_ns}")
+            # Some editors set the time of a change back; no program can do that to the time of a file's last status.
+            changed = facts.st_ctime_ns if file.suffix.lower() in _TEXTS else ""
+            add(f"{file} {facts.st_size} {facts.st_mtime_ns} {changed}")
     return digest.hexdigest()[:24]
 
 
 def _files(path: Path) -> Iterator[Path]:
     """What a source's lines may come from. Hidden files are not, so that a store's unfinished parts do not count."""
     images = pages.ImageFinder()
+    lists, seen = machine.ReadLists(path), set[Path]()
     for file in walk(path):
+        if file.suffix.lower() == ".xml" and file.parent not in seen:
+            yield from (folder / machine.READ for folder in lists.folders(file) if folder not in seen)
+            seen.update(lists.folders(file))
         kind = file.suffix.lower()
         if file != path and kind in _OURS:
             continue

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,8 @@ Split = Literal["train", "validation", "test"]
 Point = tuple[float, float]
 Severity = Literal["error", "warning"]
 NO_TEXT = "no text"  # the kind of problem that a line without a transcript is
+MACHINE = "machine-read"  # a line as a model read it, which no person changed or confirmed
+WORDS_ONLY = "words corrected"  # such a line, of which a person changed words, but not the text
 
 # How people name their splits.
 SPLIT_NAMES: dict[str, Split] = {
@@ -62,12 +65,37 @@ class Sample:
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
     source: str | None = None  # which of a store's sources it is of, where that has several
     straightened: bool = False  # whether it was made level before
+    machine: bool = False  # whether the text is a model's, and no person changed or confirmed it
 
     def named_printably(self) -> Sample:
         if self.id.isascii() and self.origin.isascii():  # document and page are parts of them, or printable anyway
             return self
         document, page = (None if name is None else printable(name) for name in (self.document, self.page))
         return replace(self, id=printable(self.id), origin=printable(self.origin), document=document, page=page)
+
+
+def machine_lines_remark(left_out: int, used: int, compiled: bool = False) -> str:
+    """What is said where lines that a model read are left out; `compiled`: when a store was made of them."""
+    option = "`data compile --machine-lines`" if compiled else "--machine-lines"
+    if used == 0:
+        which = (
+            f"all {left_out} lines are as the model read them" if left_out > 1 else "the line is as the model read it"
+        )
+        return (
+            f"{which}, so that none is left: correct some, or confirm those that are right (docs/training.md says "
+            f"how), or take them as they are with {option}"
+        )
+    are = "are as the model read them" if left_out > 1 else "is as the model read it"
+    return f"{left_out} of {left_out + used} lines {are}: left out; {option} takes them"
+
+
+def words_only_remark(number: int, sources: Sequence[str]) -> str:
+    """What is said of lines of which only words were corrected."""
+    which = "1 line has corrected words" if number == 1 else f"{number} lines have corrected words"
+    return (
+        f"{which} but an uncorrected text, which is what counts: correct the text below the words, too; "
+        f"`spikehtr data check --all {shlex.join(sources)}` lists them"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +130,11 @@ class Report:
     def left_out(self) -> int:
         """Lines or files that are not used: all errors, and lines without a transcript, which is no error in itself."""
         return self.count("error") + self.counts["warning", NO_TEXT]
+
+    @property
+    def machine_read(self) -> int:
+        """Lines that are not used because their text is a model's."""
+        return self.counts["warning", MACHINE]
 
     def watch(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Pass samples on, counting them."""

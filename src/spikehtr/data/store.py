@@ -119,6 +119,8 @@ class LineStore:
             self.splits[rows] = batch["split"].to_numpy(zero_copy_only=False)
             if number % 32 == 0:
                 self._release()
+        self.machine = np.zeros(len(self), bool)  # whose text is a model's, taken all the same
+        self.machine[self.meta.get("machine_rows", [])] = True
         self._looked_up = 0
         self._release()
 
@@ -206,4 +208,5 @@ def read_store(path: Path, report: Report) -> Iterator[Sample]:
         record.pop("width")
         if len(store.sources) == 1:  # then it is of this store, whatever that was made from
             record["source"] = None
-        yield Sample(image=png.getvalue(), straightened=store.straightened, **record)
+        machine = bool(store.machine[row])
+        yield Sample(image=png.getvalue(), straightened=store.straightened, machine=machine, **record)

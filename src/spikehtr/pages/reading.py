@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from PIL import Image
 
+from spikehtr.data.formats.machine import noted_id
 from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import open_gray
 from spikehtr.errors import SpikeHTRError
@@ -36,6 +37,7 @@ class Sheet(NamedTuple):
     problems: list[str]  # lines that cannot be read, and why
     remarks: list[str]  # what is odd, and was used all the same
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
+    given: bool = False  # whether a file gave the lines and their ids
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def open_sheet(job: PageJob, how: How) -> Sheet:
 def given_sheet(file: Path) -> Sheet:
     given = read_given(file)
     gray = open_gray(given.image, given.frame)
-    return Sheet(given.image.name, gray, given.regions, given.problems, given.remarks, given.frame)
+    return Sheet(given.image.name, gray, given.regions, given.problems, given.remarks, given.frame, given=True)
 
 
 def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> Sheet:
@@ -132,16 +134,19 @@ def assemble(sheet: Sheet, regions: list[RegionPlace], lines: Iterable[Line | No
     read = iter(lines)
     out = []
     for region in regions:
-        texts = tuple(_text_line(place, next(read)) for place in region.lines)
+        texts = tuple(_text_line(place, next(read), sheet.given) for place in region.lines)
         out.append(Region(region.id, texts, region.kind, region.polygon))
     return Page(clean(sheet.image), *sheet.gray.size, tuple(out), model, tuple(sheet.problems), sheet.frame)
 
 
-def _text_line(place: LinePlace, line: Line | None) -> TextLine:
+def _text_line(place: LinePlace, line: Line | None, given: bool) -> TextLine:
+    """Ids that a file gave are kept; ours say what was read, for programs that keep nothing else of a line's notes."""
     if line is None:
         return TextLine(place.id, place.outline, place.baseline)
     words = words_of(line, place.outline, left_of(place))
-    return TextLine(place.id, place.outline, place.baseline, words, line.confidence)
+    text = clean(" ".join(word.text for word in words))
+    name = place.id if given else noted_id(place.id, text)
+    return TextLine(name, place.outline, place.baseline, words, line.confidence)
 
 
 def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int = 16) -> Page:

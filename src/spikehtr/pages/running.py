@@ -11,6 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from spikehtr.data.formats import xml
+from spikehtr.data.formats.machine import list_read
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source
 from spikehtr.pages.keeping import LeftAsItIs, NoBackupError, Results, State
@@ -19,6 +20,7 @@ from spikehtr.pages.overlay import draw
 from spikehtr.pages.reading import Done, How, read_pages
 from spikehtr.pages.sealing import sealed
 from spikehtr.pages.tree import Page
+from spikehtr.pages.writing import clean
 from spikehtr.recognizer import Recognizer
 
 _ROOTS: dict[Format, str] = {"page": "PcGts", "alto": "alto", "hocr": "html"}  # their root elements
@@ -203,6 +205,9 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
         files = [target]
         if run.overlay and done.gray is not None:
             files += _write_overlay(page, done.gray, run.folder / f"{job.name}{OVERLAY}", run)
+        if run.form in ("page", "alto"):
+            machines = ((line.id, clean(line.text)) for line in page.lines if line.is_machines)
+            list_read(run.folder, page.image, machines)
         with run.results.writing(target) as temporary:  # last: with it the page counts as finished
             temporary.write_bytes(content)
     if len(run.written) <= NAMED:  # one more than is named, to tell that there are more

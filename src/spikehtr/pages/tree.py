@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from spikehtr.data.formats.machine import digest
 from spikehtr.data.formats.outlines import Box, Points, bounds
 from spikehtr.errors import SpikeHTRError
 
@@ -55,10 +56,16 @@ class TextLine:
     baseline: Points = ()
     words: tuple[Word, ...] = ()
     confidence: float = 0.0
+    corrected: str | None = None  # a person's text; `words` are then empty, unless they say the same
 
     @property
     def text(self) -> str:
-        return " ".join(word.text for word in self.words)
+        return self.corrected if self.corrected is not None else " ".join(word.text for word in self.words)
+
+    @property
+    def is_machines(self) -> bool:
+        """Whether it was read, and no person changed or confirmed it."""
+        return self.corrected is None and bool(self.words)
 
     @property
     def box(self) -> Box:
@@ -135,7 +142,7 @@ class Page:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote."""
+        """What `to_json` wrote. A line that a person changed or confirmed since then has its text in `corrected`."""
         try:
             data = json.loads(text)
             if data.get("format") != FORMAT:
@@ -148,6 +155,8 @@ class Page:
 
 def marked_text(line: TextLine, min_confidence: float) -> str:
     """The line's text, with `[?]` after each doubtful word."""
+    if not line.words:
+        return line.text
     return " ".join(word.text + "[?]" * doubtful(word, min_confidence) for word in line.words)
 
 
@@ -202,6 +211,7 @@ def _line_dict(line: TextLine, least: float) -> dict[str, Any]:
     return {
         "id": line.id,
         "text": line.text,
+        **({"machine": digest(line.text)} if line.is_machines else {}),
         "confidence": round(line.confidence, 4),
         "baseline": line.baseline,
         "polygon": line.polygon,
@@ -226,20 +236,26 @@ def _short(box: Iterable[float]) -> list[float]:
 
 
 def _region(entry: dict[str, Any]) -> Region:
-    lines = tuple(
-        TextLine(
-            line["id"],
-            tuple((x, y) for x, y in line["polygon"]),
-            tuple((x, y) for x, y in line["baseline"]),
-            tuple(
-                Word(tuple(Glyph(c["character"], c["confidence"], _box(c["box"])) for c in word["characters"]))
-                for word in line["words"]
-            ),
-            line["confidence"],
-        )
-        for line in entry["lines"]
-    )
+    lines = tuple(map(_line, entry["lines"]))
     return Region(entry["id"], lines, entry["kind"], tuple((x, y) for x, y in entry["polygon"]))
+
+
+def _line(entry: dict[str, Any]) -> TextLine:
+    words = tuple(
+        Word(tuple(Glyph(c["character"], c["confidence"], _box(c["box"])) for c in word["characters"]))
+        for word in entry["words"]
+    )
+    text, corrected = str(entry["text"]), None
+    if digest(text) != entry.get("machine"):
+        corrected = text or None
+        words = words if " ".join(word.text for word in words) == text else ()  # else they contradict it
+    elif (said := " ".join(str(word["text"]) for word in entry["words"])) != text:
+        raise SpikeHTRError(
+            f"line {entry['id']}: its words say {said!r}, but the line itself {text!r}, as it was read: "
+            "correct the text of the line too"
+        )
+    polygon, baseline = (tuple((x, y) for x, y in entry[name]) for name in ("polygon", "baseline"))
+    return TextLine(entry["id"], polygon, baseline, words, entry["confidence"], corrected)
 
 
 def _box(values: list[float]) -> Box:

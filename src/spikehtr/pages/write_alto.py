@@ -6,6 +6,7 @@ from typing import Any
 
 from lxml import etree
 
+from spikehtr.data.formats.machine import alto_tag
 from spikehtr.data.formats.outlines import bounds
 from spikehtr.pages.tree import Page, Region, TextLine, Word, doubtful
 from spikehtr.pages.writing import Names, clean, listed, number, serialised, whole
@@ -15,6 +16,7 @@ SPACE = "http://www.loc.gov/standards/alto/ns-v4#"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _SCHEMA = f"{SPACE} http://www.loc.gov/standards/alto/v4/alto-4-4.xsd"
 _DOUBTFUL = "doubtful"
+_READ = "machine-read"  # a line; the tag's ID has a digest of the text that was read
 
 
 def alto_xml(page: Page, min_confidence: float = 0.0) -> str:
@@ -28,6 +30,8 @@ def alto_xml(page: Page, min_confidence: float = 0.0) -> str:
     for kind, name in kinds.items():
         _add(tags, "OtherTag", ID=name, LABEL=clean(kind), TYPE="region")
     _add(tags, "OtherTag", ID=_DOUBTFUL, LABEL=_DOUBTFUL, TYPE="word")
+    for name in dict.fromkeys(alto_tag(clean(line.text)) for line in page.lines if line.is_machines):
+        _add(tags, "OtherTag", ID=names.take(name), LABEL=_READ, TYPE="line")
     frame = page.frame or 1
     sheet = _add(_add(root, "Layout"), "Page", ID=names.take("page"), PHYSICAL_IMG_NR=frame, **_size(page))
     space = _add(sheet, "PrintSpace", HPOS=0, VPOS=0, **_size(page))
@@ -72,6 +76,9 @@ def _line(block: Any, page: Page, line: TextLine, names: Names, least: float) ->
     points = whole(page, line.polygon)
     name = names.take(line.id)
     element = _add(block, "TextLine", ID=name, **_place(points))
+    if line.is_machines:
+        element.set("TAGREFS", alto_tag(clean(line.text)))
+        element.set("CS", "false")  # not corrected; who confirms it sets that to true
     if line.baseline:
         element.set("BASELINE", listed(whole(page, line.baseline)))
     _add(_add(element, "Shape"), "Polygon", POINTS=listed(points))
@@ -80,7 +87,7 @@ def _line(block: Any, page: Page, line: TextLine, names: Names, least: float) ->
             _add(element, "SP")
         _word(element, page, word, names.take(f"{name}_w{index}"), names, least)
     if not line.words:  # the schema wants a String in every line
-        _add(element, "String", ID=names.take(f"{name}_w0"), CONTENT="", **_place(points))
+        _add(element, "String", ID=names.take(f"{name}_w0"), CONTENT=clean(line.text), **_place(points))
 
 
 def _word(parent: Any, page: Page, word: Word, name: str, names: Names, least: float) -> None:

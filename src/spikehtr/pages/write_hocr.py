@@ -50,6 +50,8 @@ def _line(area: Any, page: Page, line: TextLine, names: Names, least: float) -> 
         inner.set("id", names.take(f"{line.id}_w{index}"))
         inner.text = clean(word.text)
         inner.tail = " " if index + 1 < len(line.words) else None
+    if not line.words:
+        element.text = clean(line.text) or None
     _add(element, "br")
 
 

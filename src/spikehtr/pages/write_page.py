@@ -7,6 +7,7 @@ from typing import Any
 from lxml import etree
 
 from spikehtr.data.formats.frames import note
+from spikehtr.data.formats.machine import page_note
 from spikehtr.pages.tree import Page, Region, TextLine, Word, doubtful
 from spikehtr.pages.writing import Names, clean, listed, now, number, serialised, whole
 from spikehtr.version import __version__
@@ -74,7 +75,9 @@ def _region(sheet: Any, page: Page, region: Region, name: str, index: int, names
 
 def _line(parent: Any, page: Page, line: TextLine, index: int, names: Names, least: float) -> None:
     name = names.take(line.id)
-    element = _add(parent, "TextLine", id=name, custom=f"readingOrder {{index:{index};}}{_unclear(line, least)}")
+    machine = f" {page_note(clean(line.text))}" if line.is_machines else ""
+    custom = f"readingOrder {{index:{index};}}{machine}{_unclear(line, least)}"
+    element = _add(parent, "TextLine", id=name, custom=custom)
     _coords(element, page, line.polygon)
     if line.baseline:
         _add(element, "Baseline", points=listed(whole(page, line.baseline)))

@@ -19,6 +19,7 @@ from spikehtr.data.formats import locate
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import read_json
+from spikehtr.training import verdict
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.finetune import Handover, Mode, starting_weights
@@ -53,6 +54,7 @@ class Job:
     save_every: int = 500  # steps between two checkpoints; there is one after each epoch, too
     worst: int = 20  # lines shown in the report
     teacher: Path | None = None  # a model to come close to; `training.teacher_weight` says how much that counts
+    machine_lines: bool = False  # also what a model read and no person changed or confirmed
 
     @classmethod
     def begun(cls, folder: Path) -> Self:
@@ -117,7 +119,7 @@ class Ready(NamedTuple):
 def open_data(job: Job, reading: Callable[[int], None] | None, say: Callable[[str], None]) -> LineStore:
     """The job's lines, as its network takes them; `say` is told what was left out."""
     model, data = job.config.model, job.config.data
-    return open_lines(job.data, model.height, data.max_width, reading, say, data.straighten)
+    return open_lines(job.data, model.height, data.max_width, reading, say, data.straighten, job.machine_lines)
 
 
 def share_out(job: Job, store: LineStore, model: Loaded | None) -> Sets:
@@ -184,13 +186,11 @@ def carry_out(
         write_json(job.folder / JOB, job.notes())
         write_json(job.folder / DATA, data)
         write_json(job.folder / ENVIRONMENT, environment)
-    kept = None
     with stop_on_interrupt(run):
         if model and run.step == 0:
             keep = _same_aim(job, model.config)
             if (before := run.judge_start(keep)) is not None:
                 say(f"before the first step: validation CER {before:.2%}")
-                kept = before if keep else None
                 if keep and run.leads:  # these weights are calibrated; few lines may not be enough to do it anew
                     known = {name: note for name, note in model.notes.items() if name in ("temperature", "calibration")}
                     update_notes(job.folder / BEST, known)
@@ -206,10 +206,23 @@ def carry_out(
         from spikehtr.training.report import finish  # and matplotlib with it, which takes a second to load
 
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
-    if run.finished and run.best == kept:
-        say(f"no epoch was better than the start, so {BEST} is the start")
+    if run.finished and run.leads and start:
+        _say_what_came_of_it(run, sets, start, say)
     fabric.barrier()
     return Outcome(run.finished, run.step, cer, report)
+
+
+def _say_what_came_of_it(run: Run, sets: Sets, start: Handover, say: Callable[[str], None]) -> None:
+    """After a fine-tuning: why nothing was gained, or what can be said without a line to validate on."""
+    config, device, best = run.config, str(run.device), load_model(run.folder / BEST)
+    if not len(sets.validation):
+        lines = verdict.sample(sets.train)
+        before = verdict.read_start(start.weights, config, lines, device)
+        after = verdict.read(best.net, config, lines, device)
+        say(verdict.learned(len(sets.train), verdict.error_rate(before), verdict.error_rate(after)))
+    elif best.notes["step"] == 0:  # the start, kept by `judge_start`
+        readings = verdict.read(best.net, config, verdict.sample(sets.validation), device)
+        say(verdict.Setback(len(sets.train), run.step, readings).message(BEST))
 
 
 def _same_aim(job: Job, start: Config) -> bool:

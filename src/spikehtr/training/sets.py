@@ -16,7 +16,9 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset, normalise, show
 from spikehtr.training.finetune import Mode, change_charset
 
-_HOLD_OUT = 10  # every tenth line, where no split is marked
+HOLD_OUT_FROM = 20  # lines of no split: with fewer none is held out, for one or two lines decide nothing
+_PLENTY = 50  # from there on every tenth line is held out, below every fifth
+_ROUGH = 10  # validation lines: fewer are only a guide
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,9 @@ class Sets:
 
 def split_rows(store: LineStore) -> tuple[Indices, Indices]:
     """Rows to train on and to validate with: as they are marked. A set of several in which nothing is marked is
-    trained on. Where no line is marked as training, those that are not marked at all are trained on, every tenth of
-    them held out to validate if none is marked for that."""
-    train, validation = store.rows("train"), store.rows("validation")
+    trained on. Where no line is marked as training, those that are not marked at all are trained on, some of them held
+    out to validate if none is marked for that and they are enough. What a model read is no line to validate with."""
+    train, validation = store.rows("train"), _by_persons(store, store.rows("validation"))
     if len(train):
         return np.sort(np.concatenate([train, _plain_sets(store)])), validation
     unmarked = store.unmarked()
@@ -38,8 +40,21 @@ def split_rows(store: LineStore) -> tuple[Indices, Indices]:
         raise SpikeHTRError(f"all {len(store)} lines are marked as validation or test: mark some as train")
     if len(validation):
         return unmarked, validation
-    held = np.arange(len(unmarked)) % _HOLD_OUT == _HOLD_OUT - 1
-    return unmarked[~held], unmarked[held]
+    candidates = _by_persons(store, unmarked)
+    every = _every(len(candidates))
+    held = candidates[every - 1 :: every] if every else candidates[:0]
+    return np.setdiff1d(unmarked, held), held
+
+
+def _by_persons(store: LineStore, rows: Indices) -> Indices:
+    return rows[~store.machine[rows]]
+
+
+def _every(count: int) -> int:
+    """Which of so many lines are held out: every tenth, every fifth; 0 for none."""
+    if count < HOLD_OUT_FROM:
+        return 0
+    return 5 if count < _PLENTY else 10
 
 
 def _plain_sets(store: LineStore) -> Indices:
@@ -60,11 +75,22 @@ def held_out(store: LineStore) -> str:
         return ""
     if count < len(store):
         told += f" and {len(store) - count} as validation or test"
-    if len(store.rows("validation")):
+    if len(_by_persons(store, store.rows("validation"))):
         return f"{told}: the other {count} are trained on"
-    if count < _HOLD_OUT:
-        return f"{told}: all {count} are trained on, too few to hold any out to validate"
-    return f"{told}: every {_HOLD_OUT}th of {count} is held out to validate"
+    return f"{told}: {_choice(store, count)}"
+
+
+def _choice(store: LineStore, count: int) -> str:
+    persons = len(_by_persons(store, store.unmarked()))
+    which = f"{persons}" if persons == count else f"the {persons} that are not a model's"
+    every = _every(persons)
+    if not every:
+        few = "too few to hold any out to validate: no score will be given, and the last weights are kept"
+        return (
+            f"all {count} are trained on, {few}" if persons == count else f"all {count} are trained on; {which}: {few}"
+        )
+    rough = f" ({persons // every} lines: a rough guide)" if persons // every < _ROUGH else ""
+    return f"every {every}th of {which} is held out to validate{rough}"
 
 
 def _beside_marks(store: LineStore, unmarked: int) -> Iterator[str]:
@@ -75,7 +101,7 @@ def _beside_marks(store: LineStore, unmarked: int) -> Iterator[str]:
         yield f"nothing is marked in {names}: all {len(plain)} lines are trained on"
     if unmarked > len(plain):
         yield f"{unmarked - len(plain)} lines belong to no split and are left out"
-    if not len(store.rows("validation")):
+    if not len(_by_persons(store, store.rows("validation"))):
         yield "no line is marked as validation: the last weights are kept, not the best"
 
 
@@ -93,6 +119,10 @@ def training_sets(
     """
     train, validation = split_rows(store)
     remarks = [remark] if (remark := held_out(store)) else []
+    if number := int(store.machine[store.rows("validation")].sum()):
+        which = "1 line marked as validation is as the model read it"
+        which = which if number == 1 else f"{number} lines marked as validation are as the model read them"
+        remarks.append(f"{which}: not validated on")
     train = _drawn(_spellable(store, train, config, remarks), config, remarks)
     charset = _charset(store, train, known, mode, remarks)
     if known is not None and mode == "keep":

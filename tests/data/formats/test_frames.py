@@ -83,7 +83,7 @@ def test_lines_of_all_pages_are_compiled_each_from_its_own(tmp_path: Path) -> No
     book(tmp_path / "book.tif")
     for frame in (1, 2, 3):
         write(tmp_path / f"p{frame}.xml", written(frame, "page", (100 * frame, 50 * frame)))
-    store, _ = compile_store([tmp_path], tmp_path / "s.arrow")
+    store, _ = compile_store([tmp_path], tmp_path / "s.arrow", machine_lines=True)
     assert [int(store.line(row).mean()) for row in range(len(store))] == list(SHADES)
 
 

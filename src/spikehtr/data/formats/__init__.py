@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spikehtr.data.formats import alto, folder, iam, lam, ln, page, parquet, read2016
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.samples import MACHINE, Report, Sample
 from spikehtr.errors import SpikeHTRError
 
 
@@ -63,18 +63,35 @@ def detect(path: Path) -> str:
     )
 
 
-def read(spec: str | Path, report: Report) -> Iterator[Sample]:
-    """The samples at a path, or at `format:path`, one by one; `report` gets the count and all that was not used."""
+def read(spec: str | Path, report: Report, machine_lines: bool = False) -> Iterator[Sample]:
+    """The samples at a path, or at `format:path`, one by one; `report` gets the count and all that was not used.
+
+    Lines whose text is a model's, unchanged and unconfirmed, are left out unless `machine_lines`. What a store holds is
+    what was asked for when it was made.
+    """
     name, path = locate(spec)
-    return _read(name or detect(path), path, report)
+    name = name or detect(path)
+    return _read(name, path, report, machine_lines or name == "store")
 
 
-def _read(name: str, path: Path, report: Report) -> Iterator[Sample]:
+def _read(name: str, path: Path, report: Report, machine_lines: bool) -> Iterator[Sample]:
     before = report.used, report.counts.total()
-    yield from report.watch(_writable(_READERS[name].read(path, report), report))
+    samples = _READERS[name].read(path, report)
+    wanted = samples if machine_lines else _by_persons(samples, report)
+    yield from report.watch(_writable(wanted, report))
     if (report.used, report.counts.total()) == before:
         message = f"nothing found to read as {name!r}; looked for: {_READERS[name].looks_for}"
         report.add("nothing found", path, message, "check the path, or name another format: format:path")
+
+
+def _by_persons(samples: Iterator[Sample], report: Report) -> Iterator[Sample]:
+    for sample in samples:
+        if sample.machine:
+            message = f"{sample.text!r} is as the model read it: nobody has changed or confirmed it"
+            remedy = "correct it, or confirm it (docs/training.md), or take all such lines with --machine-lines"
+            report.add(MACHINE, sample.origin, message, remedy, "warning")
+        else:
+            yield sample
 
 
 def _writable(samples: Iterator[Sample], report: Report) -> Iterator[Sample]:

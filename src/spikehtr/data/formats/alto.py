@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spikehtr.data.formats import pages, xml
 from spikehtr.data.formats.frames import frame_of
+from spikehtr.data.formats.machine import by_in_alto
 from spikehtr.data.formats.outlines import Box, Points, Shape, parse_points
 from spikehtr.data.formats.pages import PageFile, PageLine
 from spikehtr.data.formats.reading_order import in_reading_order
@@ -37,7 +38,8 @@ def parse(root: xml.Element) -> PageFile:
     for sheet in sheets:
         for element in sheet.iter("{*}TextLine"):
             shape = _shape(element) if sheet is sheets[0] else Shape(faults=(_SECOND_PAGE,))
-            lines.append(PageLine(element.get("ID") or f"number {len(lines) + 1}", _text(element), shape, element))
+            line_id, text = element.get("ID") or f"number {len(lines) + 1}", _text(element)
+            lines.append(PageLine(line_id, text, shape, element, by_in_alto(element, text)))
     size = (width, height) if width and height else None
     return PageFile(name, size, in_reading_order(root, lines), unit, frame_of(root))
 

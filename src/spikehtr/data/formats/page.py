@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spikehtr.data.formats import pages, xml
 from spikehtr.data.formats.frames import frame_of
+from spikehtr.data.formats.machine import by_in_page, digest
 from spikehtr.data.formats.outlines import Box, Points, Shape, bounds, parse_points
 from spikehtr.data.formats.pages import PageFile, PageLine
 from spikehtr.data.formats.reading_order import in_reading_order
@@ -40,7 +41,9 @@ def _line(element: xml.Element, number: int) -> PageLine:
     baseline = _points(element.find("{*}Baseline"), "baseline", faults)
     box = None if polygon else _words_box(element)
     shape = Shape(polygon, box, baseline, tuple(faults))
-    return PageLine(element.get("id") or f"number {number}", _text(element), shape, element)
+    text = _text(element)
+    by = by_in_page(element, text)
+    return PageLine(element.get("id") or f"number {number}", text, shape, element, by, _other_words(element, text))
 
 
 def _points(element: xml.Element | None, what: str, faults: list[str]) -> Points:
@@ -66,9 +69,17 @@ def _words_box(line: xml.Element) -> Box | None:
 def _text(line: xml.Element) -> str:
     """The line's own transcript, empty where someone emptied it; where it has none, its words' joined by spaces."""
     own = _unicode(line)
-    if own is not None:
-        return own
+    return _words(line) if own is None else own
+
+
+def _words(line: xml.Element) -> str:
     return " ".join(filter(None, map(_unicode, line.iterfind("{*}Word"))))
+
+
+def _other_words(line: xml.Element, text: str) -> str | None:
+    """What a line's words say, where that is not what the line says."""
+    words = _words(line)
+    return words if words and digest(words) != digest(text) else None
 
 
 def _unicode(element: xml.Element) -> str | None:

@@ -26,9 +26,10 @@ from spikehtr.data.formats.files import (
     walk,
 )
 from spikehtr.data.formats.frames import frame_meant
+from spikehtr.data.formats.machine import By, ReadLists
 from spikehtr.data.formats.outlines import Shape, band_height, bounds, usable
 from spikehtr.data.images import ImageError, frame_size
-from spikehtr.data.samples import Report, Sample, Severity
+from spikehtr.data.samples import WORDS_ONLY, Report, Sample, Severity
 
 XML = frozenset({".xml"})
 _IMAGE_FOLDERS = ("images", "Images", "image", "img", "imgs", "jpg")
@@ -40,6 +41,8 @@ class PageLine:
     text: str
     shape: Shape
     element: xml.Element = field(repr=False, compare=False)  # <TextLine>
+    by: By | None = None  # whose text it is, where the file says so
+    words: str | None = None  # what its words say, where that is not what the line says
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ def read_pages(path: Path, report: Report, root: str, parse: Callable[[xml.Eleme
     """The lines of every XML file at `path` whose root element is `root`, in reading order."""
     names = UniqueNames()
     images = ImageFinder()
+    read = ReadLists(path)
     for file in walk(path, XML, report):
         element = xml.load(file, report)
         if element is None:
@@ -80,11 +84,17 @@ def read_pages(path: Path, report: Report, root: str, parse: Callable[[xml.Eleme
             severity: Severity = "error" if file == path else "warning"
             report.add("other XML", file, message, "name its format (format:path), or take it out", severity)
             continue
-        yield from _samples(file, path, parse(element), images, names, report)
+        yield from _samples(file, path, parse(element), images, names, read, report)
 
 
 def _samples(
-    file: Path, root: Path, page: PageFile, images: ImageFinder, names: UniqueNames, report: Report
+    file: Path,
+    root: Path,
+    page: PageFile,
+    images: ImageFinder,
+    names: UniqueNames,
+    read: ReadLists,
+    report: Report,
 ) -> Iterator[Sample]:
     if not page.lines:
         report.add("no lines", file, "holds no text line", "segment the page, or take the file out", "warning")
@@ -133,7 +143,20 @@ def _samples(
             box=shape.box,
             baseline=shape.baseline or None,
             frame=frame,
+            machine=_is_machines(line, file, page.image or file.stem, read, where, report),
         )
+
+
+def _is_machines(line: PageLine, file: Path, image: str, read: ReadLists, where: str, report: Report) -> bool:
+    """Whether a line's text is a model's, and no person changed or confirmed it."""
+    if line.by == "person" or (line.by is None and not read.holds(file, image, line.id, line.text)):
+        return False
+    if line.words is not None:
+        message = (
+            f"its words say {line.words!r}, but the line itself {line.text!r}, as it was read: that is what counts"
+        )
+        report.add(WORDS_ONLY, where, message, "correct the text of the line too, below its words", "warning")
+    return True
 
 
 def pixel_scale(
