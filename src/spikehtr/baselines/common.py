@@ -140,7 +140,7 @@ class BLSTM(nn.Module):
         self.ahead = nn.ModuleList(nn.LSTM(d, hidden, batch_first=True) for d in dims)
         self.behind = nn.ModuleList(nn.LSTM(d, hidden, batch_first=True) for d in dims)
         self.dropout = nn.Dropout(dropout)
-        self.register_load_state_dict_pre_hook(_split_directions)
+        self.register_load_state_dict_pre_hook(_split_directions)  # type: ignore[no-untyped-call]
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         order = reversed_rows(lengths, tokens.shape[1])  # [B, L]
