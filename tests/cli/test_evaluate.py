@@ -306,7 +306,7 @@ def test_networks_of_two_heights_are_compared_on_one_store(run, place):
     assert command("data", "compile", "old", "new", "-o", "both.arrow", "--height", "32").returncode == 0
     code, out, err = run("tall.safetensors", "a.safetensors", "-d", "both.arrow", "--json")
     assert code == 0
-    assert err.count("both.arrow holds lines 32 pixels high: they are scaled to 24") == 1
+    assert err.count("both.arrow holds lines 32 pixels high, scaled to 24 here from that") == 1
     result = json.loads(out)
     assert result["lines"] == 6
     assert set(result["sets"]) == {"old", "new"}

@@ -169,8 +169,8 @@ def test_a_store_serves_networks_of_every_height(tmp_path, monkeypatch):
                 theirs[name] for name in ("id", "text", "split")
             ]
         assert said.pop() == (
-            f"{store.path} holds lines 48 pixels high: they are scaled to {height}, not their images; "
-            f"`spikehtr data compile --height {height}` makes a store from the images"
+            f"{store.path} holds lines 48 pixels high, scaled to {height} here from that, not from the images; "
+            f"`spikehtr data compile --height {height}` does it from the images"
         )
     assert open_lines([store.path, source], 32, say=said.append).height == 32  # one of several, too
     assert len(said) == 1

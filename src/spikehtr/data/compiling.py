@@ -145,8 +145,8 @@ def scaled_again(specs: Sequence[str | Path], height: int | None) -> Iterator[st
     for store in _stores(specs):
         if height not in (None, store.height):
             yield (
-                f"{store.path} holds lines {store.height} pixels high: they are scaled to {height}, not their images; "
-                f"`spikehtr data compile --height {height}` makes a store from the images"
+                f"{store.path} holds lines {store.height} pixels high, scaled to {height} here from that, not from "
+                f"the images; `spikehtr data compile --height {height}` does it from the images"
             )
 
 
