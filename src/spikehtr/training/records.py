@@ -28,6 +28,7 @@ def data_record(store: LineStore, sets: Sets) -> dict[str, Any]:
         "digest": store.digest(),
         "lines": store.meta["lines"],
         "left_out_by_reading": store.meta["left_out"],
+        "left_out_as_machine_read": store.meta.get("machine_read", 0),
         "trained_on": len(sets.train),
         "validated_on": len(sets.validation),
         "characters": "".join(sets.train.charset.characters),

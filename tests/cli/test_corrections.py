@@ -1,0 +1,147 @@
+"""The loop an archivist lives in, through the command line: read, correct some lines, fine-tune, read the rest."""
+
+import json
+import os
+import re
+import shutil
+
+import pytest
+from test_cli import run
+
+from pages_help import TEXTS, save_random, simple_page
+
+SHORT = ("--max-steps", 2, "-s", "data.workers=0", "-s", "training.batch_size=4", "--device", "cpu", "--worst", 0)
+LINE = re.compile(r"<TextLine .*?</TextLine>|<TextLine .*?/>", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Two pages of eleven lines, and a third of the rest; what a small model reads on the two, by format."""
+    made = tmp_path_factory.mktemp("drawn")
+    save_random(made / "model.safetensors")
+    for folder, names in (("scans", ("p1", "p2")), ("rest", ("p3",))):
+        (made / folder).mkdir()
+        for number, name in enumerate(names):
+            simple_page(11, size=(1000, 1200), seed=number)[0].save(made / folder / f"{name}.png")
+    for form in ("page", "alto"):
+        shutil.copytree(made / "scans", made / form)
+        transcribe(made, form, form)
+    return made
+
+
+@pytest.fixture
+def place(drawn, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(drawn, tmp_path / "place")
+    return tmp_path / "place"
+
+
+def results(place, form):
+    """The two pages that were read, with their scans, as the folder `scans`."""
+    shutil.rmtree(place / "scans")
+    (place / form).rename(place / "scans")
+    return sorted((place / "scans").glob("*.xml"))
+
+
+def transcribe(place, form, folder, model="model.safetensors"):
+    done = run("transcribe", place / folder, "-m", place / model, "-f", form, "-o", place / folder, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    return sorted((place / folder).glob("*.xml"))
+
+
+def edit(file, changes, only_words=False):
+    """As in a text editor that sets the time of the last change back: the text of some lines, by their number."""
+    times, text = file.stat(), file.read_text(encoding="utf-8")
+    lines = LINE.findall(text)
+    for number, wanted in changes.items():
+        old = lines[number]
+        if "<alto" in text:  # the first string holds the line, the others go
+            kept = re.sub(r'(<String [^>]*CONTENT=")[^"]*(")', rf"\g<1>{wanted}\g<2>", old, count=1)
+            first, rest = (
+                re.split(r"(?<=</String>)|(?<=/>)(?=\s*<SP)", kept, maxsplit=1) if "<SP" in kept else (kept, "")
+            )
+            new = first + re.sub(r"<SP.*(?=</TextLine>)", "", rest, flags=re.DOTALL)
+        else:
+            spot = old.rfind("<Unicode>", 0, old.find("</Word>") if only_words else len(old))
+            new = old[:spot] + re.sub(r"<Unicode>[^<]*<", f"<Unicode>{wanted}<", old[spot:], count=1)
+        assert new != old
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def correct(files):
+    for file in files:
+        edit(file, {number: TEXTS[number % 4] for number in range(5)})
+
+
+def train(place, *more):
+    return run(
+        "train", "-d", place / "scans", "--from", place / "model.safetensors", "-o", place / "run", *SHORT, *more
+    )
+
+
+@pytest.mark.parametrize("form", ["page", "alto"])
+def test_corrected_lines_are_learned_from_and_the_others_left_out(place, form):
+    files = results(place, form)
+    assert len(files) == 2
+    nothing = train(place)
+    assert nothing.returncode == 2
+    assert "all 22 lines are as the model read them, so that none is left: correct some, or confirm" in nothing.stderr
+    correct(files)
+    told = "12 of 22 lines are as the model read them: left out; --machine-lines takes them"
+    checked = run("data", "check", place / "scans", "--from", place / "model.safetensors")
+    assert told in checked.stdout.splitlines()
+    done = train(place)
+    assert done.returncode == 0, done.stderr
+    assert told in done.stdout.splitlines()
+    assert "all 10 are trained on, too few to hold any out to validate: no score will be given" in done.stdout
+    assert "10 lines to train on, 0 to validate" in done.stdout
+    assert "all 10 lines were trained on, so there is no score" in done.stdout
+    data = json.loads((place / "run" / "data.json").read_text())
+    assert (data["trained_on"], data["validated_on"], data["left_out_as_machine_read"]) == (10, 0, 12)
+    assert set("".join(TEXTS)) <= set(data["characters"])
+    judged = run("evaluate", place / "run" / "best.safetensors", "-d", place / "scans", "--split", "all", "--json")
+    read = json.loads(judged.stdout)["predictions"]
+    assert sorted(line["reference"] for line in read) == sorted(2 * [*TEXTS, TEXTS[0]])
+    (rest,) = transcribe(place, form, "rest", "run/best.safetensors")
+    assert len(LINE.findall(rest.read_text(encoding="utf-8"))) == 11
+
+
+def test_machine_lines_are_taken_on_demand_and_never_validated_on(place):
+    correct(results(place, "page"))
+    done = train(place, "--machine-lines")
+    assert done.returncode == 0, done.stderr
+    assert "all 22 are trained on; the 10 that are not a model's: too few to hold any out" in done.stdout
+    assert json.loads((place / "run" / "job.json").read_text())["machine_lines"] is True
+    again = run("train", "-o", place / "run", "--resume", "--device", "cpu")
+    assert again.returncode == 0, again.stderr
+    assert "22 lines to train on, 0 to validate" in again.stdout
+    kept = run("data", "compile", place / "scans", "-o", place / "all.arrow", "--machine-lines")
+    assert "22 lines (22 none)" in kept.stdout
+    kept = run("data", "compile", place / "scans", "-o", place / "some.arrow")
+    assert kept.returncode == 0
+    assert "12 of 22 lines are as the model read them: left out; --machine-lines takes them" in kept.stdout
+
+
+def test_a_word_corrected_while_its_line_was_not_is_told(place):
+    files = results(place, "page")
+    correct(files)
+    edit(files[0], {7: "corrected"}, only_words=True)
+    done = train(place)
+    assert done.returncode == 0, done.stderr
+    assert "12 of 22 lines are as the model read them" in done.stdout
+    assert "1 line has corrected words but an uncorrected text, which is what counts: correct the text" in done.stdout
+    listed = run("data", "check", "--all", place / "scans", "--from", place / "model.safetensors").stdout
+    assert "words corrected: 1 line" in listed
+    assert re.search(r"its words say 'corrected\b.*', but the line itself '", listed)
+
+
+def test_a_page_is_confirmed_by_a_word_in_its_file(place):
+    first, _ = results(place, "page")
+    text = first.read_text(encoding="utf-8")
+    first.write_text(text.replace("<Page ", '<Page custom="confirmed {}" '), encoding="utf-8")
+    done = train(place)
+    assert done.returncode == 0, done.stderr
+    assert "11 of 22 lines are as the model read them: left out" in done.stdout
+    assert "11 lines to train on" in done.stdout
