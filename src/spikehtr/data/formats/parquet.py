@@ -57,12 +57,15 @@ def named_files(file: Path) -> Iterator[Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with suppress(pa.ArrowException, OSError, UnicodeDecodeError), pa.OSFile(os.fsencode(file)) as source:
-        with pq.ParquetFile(source) as table:
-            for batch in table.iter_batches(columns=["image.path"]):
-                for value in _values(batch["image"]) if "image" in batch.schema.names else ():
-                    if isinstance(image := _image(value, file.parent), Path):
-                        yield image
+    with (
+        suppress(pa.ArrowException, OSError, UnicodeDecodeError),
+        pa.OSFile(os.fsencode(file)) as source,
+        pq.ParquetFile(source) as table,
+    ):
+        for batch in table.iter_batches(columns=["image.path"]):
+            for value in _values(batch["image"]) if "image" in batch.schema.names else ():
+                if isinstance(image := _image(value, file.parent), Path):
+                    yield image
 
 
 def _has_columns(schema: pa.Schema, file: Path, report: Report) -> bool:
