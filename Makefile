@@ -31,6 +31,7 @@ lint: .venv/.dev
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_imports.py
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
