@@ -59,7 +59,8 @@ def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path
     with page.details("Settings of every variant"):
         shown = {row.variant.name for block in blocks for row in block.rows if row.shown}
         for variant, why in ((variant, why) for variant, why in plan.variants() if variant.name in shown):
-            told = why or ", ".join(f"{key}={value}" for key, value in variant.set.items()) or "as the preset"
+            settings = ", ".join(f"{key}={value}" for key, value in variant.set.items()) or "as the preset"
+            told = why if variant.why else settings
             page.text(f"{variant.label}: {variant.preset or plan.preset or plan.study.preset}; {told}")
     page.foot(made_with(blocks))
     return page
