@@ -1,5 +1,6 @@
 """The import contract holds, and fails when a circle or an arrow up is put in."""
 
+import ast
 import importlib.util
 import sys
 from pathlib import Path
@@ -94,6 +95,15 @@ def test_a_known_exception_is_allowed_and_one_that_is_not_needed_is_an_error(ver
     assert verdict(circle, ("data.a", "data.b")) == ([], [])
     twice = verdict(circle, ("data.a", "data.b"), ("data.b", "data.a"))[1]
     assert len(twice) == 2, "either is enough"
+
+
+def test_no_test_file_imports_another():
+    """What they share is in conftest.py and in `*_help.py` files."""
+    files = [file for file in sorted((ROOT / "tests").rglob("test_*.py")) if file.name != "test_heightpool.py"]
+    names = {file.stem for file in files}
+    for file in files:
+        nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        assert not names & {node.module for node in nodes}, file
 
 
 def test_a_module_without_a_layer_is_named(verdict):

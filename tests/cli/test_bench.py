@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
+from cli_help import run
 from PIL import Image
-from test_cli import run
 
 from conftest import MICRO, draw_line, micro
 from spikehtr import SpikeHTR

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from test_comparisons import row
+from studies_help import row
 
 from spikehtr.report import environment
 from spikehtr.studies.plan import load_study
