@@ -7,19 +7,22 @@ INSTALL := $(PIP) install --no-compile -c constraints.txt
 
 SAMPLES := src/spikehtr/assets
 
-.PHONY: demo test test-all lint format clean
+.PHONY: demo test test-slow test-all lint format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.core
 	@mkdir -p demo
-	$(BIN)/spikehtr profile --counts --preset tiny
+	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --confidences --min-confidence 0.5
+	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --overlay -f page -o demo
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png -o demo/inkcoder.png
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png --reduction -m bundled -o demo/reduction.png
-	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-line.png $(SAMPLES)/sample-page.jpg --confidences --min-confidence 0.5
-	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --overlay -f page -o demo
 
 test: .venv/.dev
 	$(BIN)/python -m pytest
+
+# What `make test` leaves out.
+test-slow: .venv/.dev
+	$(BIN)/python -m pytest -m slow
 
 test-all: .venv/.dev
 	$(BIN)/python -m pytest -m "slow or not slow"
@@ -28,6 +31,7 @@ lint: .venv/.dev
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_imports.py
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .

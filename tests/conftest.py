@@ -6,6 +6,7 @@ import gc
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,3 +77,33 @@ def real_lines(name: str, split: str, count: int) -> list[tuple[Image.Image, str
 
     rows = next(pq.ParquetFile(place).iter_batches(count)).to_pylist()
     return [(Image.open(io.BytesIO(row["image"]["bytes"])), row["text"]) for row in rows]
+
+
+@pytest.fixture
+def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run makes and draws several figures, which others test: here they would take most of the time."""
+    from matplotlib.figure import Figure
+
+    dot = io.BytesIO()
+    Image.new("L", (1, 1)).save(dot, "PNG")
+
+    def save(self: Figure, file: Any, **_: object) -> None:
+        if hasattr(file, "write"):
+            file.write(dot.getvalue())
+        else:
+            Path(file).write_bytes(dot.getvalue())
+
+    monkeypatch.setattr(Figure, "savefig", save)
+    for name in ("spikehtr.evaluation.writing.draw_reliability", "spikehtr.training.report.draw_curves"):
+        monkeypatch.setattr(name, lambda _: Figure())
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Lines of drawn words to train on."""
+    from spikehtr.data.compiling import compile_store
+    from spikehtr.data.synth import synthesise
+
+    place = tmp_path_factory.mktemp("lines")
+    synthesise(["ink", "pen", "nib", "pine", "kin", "bin", "epic", "nice"], FONTS, 24, place / "made", height=24)
+    return compile_store([place / "made"], place / "s.arrow", height=24)[0]

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from test_cli import run
-from test_devices import start
+from cli_help import run, start
 
 from spikehtr.assets import FONTS, SAMPLE_LINE
 from spikehtr.config import Config

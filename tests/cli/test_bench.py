@@ -1,10 +1,11 @@
 """`spikehtr bench` as a person meets it."""
 
 import json
+import re
 
 import pytest
+from cli_help import run
 from PIL import Image
-from test_cli import run
 
 from conftest import MICRO, draw_line, micro
 from spikehtr import SpikeHTR
@@ -97,6 +98,7 @@ def test_cpu_reads_with_a_model_file_and_given_lines(tmp_path):
     done = run("bench", "--cpu", "-m", model, "-d", lines, "-n", 2, "--rounds", 1)
     assert done.returncode == 0, done.stderr
     assert "mine" in done.stdout
+    assert re.search(r"^2 lines, \d ways, 1 round: about \d+ (s|min); fewer --lines", done.stderr)
     assert "2 lines" in done.stdout
     for wrong, says in ((["-m", model], "belong to --cpu"), (["--cpu", "-m", model, "-T", 2], "cannot be changed")):
         done = run("bench", *wrong)

@@ -1,35 +1,16 @@
 """The command line as a person meets it: what it prints, its exit code."""
 
-import io
 import json
 import subprocess
 import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
 
 import pytest
 import yaml
+from cli_help import run
 from PIL import Image
 
 from spikehtr import Config, __version__
 from spikehtr.assets import SAMPLE_LINE
-from spikehtr.cli import main
-
-
-def run(*args, cwd=None):
-    """The command in this process: what it prints, its exit code. Starting Python and torch anew takes seconds."""
-    out, errors = io.StringIO(), io.StringIO()
-    before = sys.argv
-    sys.argv = ["spikehtr", *map(str, args)]
-    try:
-        with chdir(cwd or "."), redirect_stdout(out), redirect_stderr(errors):
-            main()
-        code = 0
-    except SystemExit as stop:
-        code = stop.code or 0
-    finally:
-        sys.argv = before
-    assert "Traceback" not in errors.getvalue()
-    return subprocess.CompletedProcess(args, code, out.getvalue(), errors.getvalue())
 
 
 def test_the_command_is_a_program(tmp_path):

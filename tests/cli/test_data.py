@@ -1,15 +1,12 @@
 """`spikehtr data ...` as a person meets it."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from cli_help import run
 from PIL import Image
-from test_cli import run
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
-from test_store import write_folder
+from data_help import write_folder
 
 
 @pytest.fixture

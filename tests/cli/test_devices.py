@@ -3,14 +3,11 @@
 import csv
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
+from cli_help import LOADER, SETTINGS, run, start
 from safetensors.torch import load_file
-from test_cli import run
-from test_train import LOADER, SETTINGS
 
 from spikehtr.assets import FONTS
 from spikehtr.config import Config
@@ -51,11 +48,6 @@ def command(place, name, *more):
 def curve(place, name):
     with (place / name / "log.csv").open() as file:
         return [{key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
-
-
-def start(*args, **options):
-    """Lightning starts the other processes by calling the same script again, so there must be one."""
-    return subprocess.Popen([sys.executable, "-m", *map(str, args)], stderr=subprocess.PIPE, text=True, **options)
 
 
 @pytest.mark.parametrize("launcher", ["--devices", pytest.param("torchrun", marks=pytest.mark.slow)])

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from cli_help import run as command
 from PIL import Image
-from test_cli import run as command
 
 from conftest import draw_line, micro
 from spikehtr.baselines import build

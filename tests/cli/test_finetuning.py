@@ -1,22 +1,18 @@
 """The study of fine-tuning: from a model to a table and curves; and what it asks of its user."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-from test_cli import run
-from test_study import _no_drawing  # noqa: F401 (a fixture that every test here takes)
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
-from studies_help import SETTINGS, write_lines
-from test_comparisons import row
+from cli_help import run
 
 from spikehtr.studies.plan import Study, load_study
 from spikehtr.studies.plot import study_figure
 from spikehtr.studies.results import Block, gather
 from spikehtr.studies.tasks import Plan
 from spikehtr.weights import load_model, save_model
+from studies_help import SETTINGS, row, write_lines
+
+pytestmark = pytest.mark.usefixtures("no_drawing")
 
 
 @pytest.fixture(scope="module")

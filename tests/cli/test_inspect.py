@@ -1,8 +1,8 @@
 """`spikehtr inspect --streams` and `--reduction` as a person meets them."""
 
 import pytest
+from cli_help import run
 from PIL import Image
-from test_cli import run
 
 from conftest import draw_line, micro
 from spikehtr.baselines import build

@@ -10,10 +10,10 @@ import time
 from itertools import permutations
 
 import pytest
+from cli_help import run
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
-from test_cli import run
 
 from conftest import MICRO, draw_line
 from spikehtr.config import Config

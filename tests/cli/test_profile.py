@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from cli_help import run
 from PIL import Image
-from test_cli import run
 
 from conftest import draw_line, micro
 from spikehtr.baselines import build

@@ -9,21 +9,17 @@ import subprocess
 import sys
 import threading
 import time
-from io import BytesIO
-from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
+from cli_help import run
 from PIL import Image
-from test_cli import run
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
-from studies_help import SETTINGS, write_lines
 
 from conftest import draw_line
 from spikehtr.studies.plan import load_study, study_names
 from spikehtr.training.log import read_log
+from studies_help import SETTINGS, write_lines
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
 EIGHT = ["ann-control", "encoder", "inkcoder", "main", "mixer", "reduction", "scale", "t-sweep"]
 
 
@@ -39,23 +35,6 @@ def lines(tmp_path_factory):
 
 def command(name, lines, output, *more):
     return ["study", name, "-d", lines, "-o", output, "--epochs", 1, "--device", "cpu", *SETTINGS, *more]
-
-
-@pytest.fixture(autouse=True)
-def _no_drawing(monkeypatch):
-    """Every run makes and draws several figures, which others test: here they would take most of the time."""
-    dot = BytesIO()
-    Image.new("L", (1, 1)).save(dot, "PNG")
-
-    def save(self, file, **_):
-        if hasattr(file, "write"):
-            file.write(dot.getvalue())
-        else:
-            Path(file).write_bytes(dot.getvalue())
-
-    monkeypatch.setattr(Figure, "savefig", save)
-    for name in ("spikehtr.evaluation.writing.draw_reliability", "spikehtr.training.report.draw_curves"):
-        monkeypatch.setattr(name, lambda _: Figure())
 
 
 @pytest.mark.parametrize("name", EIGHT)

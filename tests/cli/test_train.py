@@ -10,11 +10,11 @@ import time
 import pytest
 import torch
 import yaml
+from cli_help import LOADER, SETTINGS, run
 from PIL import Image
 from safetensors.torch import load_file
-from test_cli import run
 
-from conftest import MICRO, draw_line
+from conftest import draw_line
 from spikehtr.assets import FONTS
 from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
@@ -24,17 +24,6 @@ from spikehtr.evaluation.calibration import GRID, Fit
 from spikehtr.training.log import read_log
 from spikehtr.version import __version__, code_digest
 from spikehtr.weights import load_model
-
-SETTINGS = MICRO | {
-    "model.height": 24,
-    "model.timesteps": 1,
-    "data.workers": 0,
-    "data.max_width": 96,
-    "training.batch_size": 4,
-    "training.epochs": 2,
-    "training.warmup_epochs": 1,
-}
-LOADER = ("-s", "data.workers=1")  # a process that loads lines, where one is to be there
 
 
 @pytest.fixture(scope="module")

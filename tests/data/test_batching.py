@@ -3,8 +3,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_store import WORDS, write_folder
 
+from data_help import WORDS, write_folder
 from spikehtr.data.batching import Lines, collate, load_batches, padding_waste, plan_epoch, share
 from spikehtr.data.compiling import compile_store
 from spikehtr.data.store import StoreError

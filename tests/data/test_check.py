@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from test_store import write_folder
 
 from conftest import draw_line
+from data_help import write_folder
 from spikehtr.config import Config
 from spikehtr.data.check import check_data, frames_needed, histogram_bars
 from spikehtr.model.reducer import ctc_min_length

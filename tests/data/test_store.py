@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from conftest import draw_line
+from data_help import WORDS, write_folder
 from spikehtr.data import compiling
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.geometry import scale_line
@@ -19,18 +19,6 @@ from spikehtr.data.images import load_line
 from spikehtr.data.samples import Report
 from spikehtr.data.store import LineStore, StoreError, decode, encode, is_store, read_store
 from spikehtr.errors import SpikeHTRError
-
-WORDS = ["ink", "a longer line", "so", "spiking neurons", "hand", "quill", "page", "abbé"]
-
-
-def write_folder(folder, words=WORDS, split="train"):
-    """A folder of x.png + x.gt.txt, as people keep them."""
-    place = folder / split
-    place.mkdir(parents=True)
-    for i, word in enumerate(words):
-        Image.fromarray(draw_line(word, height=40 + i, seed=i)).save(place / f"{i:03d}.png")
-        (place / f"{i:03d}.gt.txt").write_text(word + "\n", encoding="utf-8")
-    return folder
 
 
 def sources_of(store):

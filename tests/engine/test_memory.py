@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from test_engine import batch, network
+from engine_help import batch, network
 
 from spikehtr.engine.engine import Engine
 

@@ -42,21 +42,29 @@ def test_the_files_agree(tmp_path):
     assert [int(row["errors"]) for row in rows] == [p["errors"] for p in result["predictions"]] == [0, 1, 5, 2]
     page = parser.parse(str(files[0])).getroot()
     assert page.find(".//pre/code").text == "spikehtr evaluate <x>"
-    headings = [h.text for h in page.iterfind(".//h2")]
-    assert headings == [
-        "Error rates",
-        "By set",
-        "What goes wrong",
-        "By character",
-        "By length of the line",
-        "Worst lines",
-    ]
+    assert [h.text for h in page.iterfind(".//h2")] == ["Worst lines", "More"]
+    folded = [summary.text for summary in page.iterfind(".//details/summary")]
+    assert len(folded) == len(set(folded))
+    assert {"By set (2)", "By character", "By length of the line", "Which characters go wrong"} <= set(folded)
     assert len(page.findall(".//figure")) == 2  # as many worst lines as were asked for
     shown = " ".join(page.text_content().split())
     assert "b: l2" in shown  # the worst is spelt out,
     assert shown.index("b: l2") < shown.index("b: l3")  # before the second worst
     assert "19.51%" in shown  # 8 of 41 characters
     assert {mark.text for mark in page.iterfind(".//mark")} == {"\u2423read", "o", "a", "p", "q"}
+
+
+def test_the_page_shows_two_rates_and_the_worst_lines_and_folds_the_rest(tmp_path):
+    bad = [f"{text}x" for text in TEXTS] * 2
+    write_evaluation(tmp_path, evaluation(bad, sets="abababab", references=TEXTS * 2))
+    page = parser.parse(str(tmp_path / "report.html")).getroot()
+    folded = {element for details in page.iter("details") for element in details.iter()}
+    shown = [element for element in page.iter() if element not in folded]
+    tables = [element for element in shown if element.tag == "table"]
+    assert [row[0].text for row in tables[0].iterfind("tbody/tr")] == ["CER, plain", "WER, whitespace words"]
+    assert sum(element.tag == "figure" for element in shown) == 5
+    assert len(page.findall(".//figure")) == 8
+    assert len(tables) == 1 + 5  # the rates, and one for each line
 
 
 def test_no_error_no_sheet(tmp_path):

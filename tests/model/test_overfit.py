@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_recognizer import VARIANTS
+from model_help import VARIANTS
 
 from conftest import draw_line, micro
 from spikehtr import SpikeHTR

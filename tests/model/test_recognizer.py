@@ -3,6 +3,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from model_help import VARIANTS, batch, build
 
 from conftest import draw_line, micro, real_lines
 from spikehtr import Config, SpikeHTR
@@ -10,58 +11,7 @@ from spikehtr.data.batching import to_batch
 from spikehtr.data.geometry import fit_line
 from spikehtr.errors import SpikeHTRError
 
-VARIANTS = {
-    "default": {},
-    "T=1": {"timesteps": 1},
-    "T=4": {"timesteps": 4},
-    "repeat": {"entry": "repeat"},
-    "poisson": {"entry": "poisson"},
-    "ttfs": {"entry": "ttfs"},
-    "intensity-only": {"inkcoder__evidence": "intensity"},
-    "edge-only": {"inkcoder__evidence": "edge"},
-    "fixed-theta": {"inkcoder__theta": "fixed"},
-    "no-reduction": {"reducer__mode": "none"},
-    "prune-only": {"reducer__mode": "prune-only"},
-    "merge-only": {"reducer__mode": "merge-only"},
-    "preview-gradient": {"reducer__preview_gradient": True},
-    "no-bypass": {"encoder__bypass": False},
-    "no-dual-resolution": {"encoder__dual_resolution": False},
-    "avg-only": {"encoder__downsample": "avg"},
-    "max-only": {"encoder__downsample": "max"},
-    "all-LA": {"mixer__layout": "all-LA"},
-    "all-QK": {"mixer__layout": "all-QK"},
-    "all-LK": {"mixer__layout": "all-LK"},
-    "ann-isomorphic": {"neuron": "gelu", "timesteps": 1},
-    "ann-pure": {"neuron": "gelu", "timesteps": 1, "entry": "repeat", "encoder__bypass": False},
-    "grey": {"in_channels": 1},
-    "sigmoid": {"lif__surrogate": "sigmoid"},
-    "spikes-first": {"encoder__spikes_first": True},
-    "stem-2x2": {"encoder__stem_stride": [2, 2], "encoder__strides": [[1, 1], [2, 2], [2, 1]]},
-    "stem-4x4": {
-        "encoder__stem_stride": [4, 4],
-        "encoder__strides": [[1, 1], [2, 1], [1, 1]],
-        "encoder__channels": [4, 12],
-    },
-    "stem-4x1": {"encoder__stem_stride": [4, 1], "encoder__strides": [[1, 1], [1, 2], [2, 2]]},
-}
 NARROW = [torch.int32, torch.int16, torch.uint8]
-WORDS = ["ink", "a rather long line", "so", "spiking"]
-
-
-def build(seed=0, **overrides):
-    """A micro network whose untrained preview calls many positions blank, so that reduction has work to do."""
-    torch.manual_seed(seed)
-    overrides = {"reducer__eta": 9.0, "reducer__gamma": 0.4} | overrides
-    net = SpikeHTR(micro(**overrides).model, 12)
-    with torch.no_grad():
-        net.head.linear.weight *= 4
-        net.head.linear.bias[0] = 9.0
-    return net.eval()
-
-
-def batch(dtype=torch.float32):
-    images, widths = to_batch([draw_line(word, seed=i) for i, word in enumerate(WORDS)])
-    return images.to(dtype), widths
 
 
 def assert_same(out, b, alone, a, atol):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from test_recognizer import VARIANTS, batch, build
+from model_help import VARIANTS, batch, build
 
 from spikehtr.config import TrainingConfig
 from spikehtr.export.tracing import capture

@@ -4,19 +4,13 @@ import os
 
 import pytest
 import torch
+from steps_help import CPU, case
 
-from conftest import micro
 from spikehtr.config import Config
 from spikehtr.inference import make_reader
 from spikehtr.profiling.roofline import step_roofline
 from spikehtr.profiling.steps import FAST, REFERENCE, SWITCH, Case, Step, chosen, ink_lines
 from spikehtr.training.step import TrainStep
-
-CPU = torch.device("cpu")
-
-
-def case(train=True, **overrides):
-    return Case("micro", micro(timesteps=1, **overrides), train, batch_size=2, width=48)
 
 
 def test_lines_look_written():

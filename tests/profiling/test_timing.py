@@ -4,7 +4,7 @@ import os
 
 import pytest
 import torch
-from test_steps import CPU, case
+from steps_help import CPU, case
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.profiling import timing

@@ -1,10 +1,11 @@
 """Verdicts on the paper's orderings, from made-up readings whose differences are known."""
 
 import pytest
+from studies_help import row
 
 from spikehtr.studies.comparisons import judge, number, orderings, pairs
 from spikehtr.studies.plan import load_study
-from spikehtr.studies.results import Block, Reading, Row, Run
+from spikehtr.studies.results import Block
 from spikehtr.studies.tables import tables, tex, to_latex, to_markdown
 
 
@@ -37,29 +38,6 @@ def test_a_difference_is_real_where_its_p_value_says_so_too():
 def test_numbers_as_the_paper_prints_them():
     assert (number("4.31/16.42", "cer"), number("4.31/16.42", "wer")) == (4.31, 16.42)
     assert (number("3.489", "cer"), number("3.489", "wer"), number("--", "cer")) == (3.489, None, None)
-
-
-def reading(errors, lines=60):
-    """`lines` lines of ten characters, `errors` of which have one wrong."""
-    texts = ["abcdefghij"] * lines
-    read = ["abcdefghiX" if i < errors else text for i, text in enumerate(texts)]
-    predictions = [
-        {"set": "s", "id": str(i), "reference": text, "text": got, "confidence": 1.0, "keep_ratio": 0.9,
-         "document": None}
-        for i, (text, got) in enumerate(zip(texts, read, strict=True))
-    ]  # fmt: skip
-    rate = {"rate": errors / lines / 10, "interval": [errors / lines / 20, errors / lines / 5]}
-    words = {"rate": errors / lines, "interval": None}
-    facts = {"keep_ratio": 0.9, "lines_per_second": 5.0, "too_few": False, "units": lines, "resampled": "lines"}
-    return Reading({"rates": {"CER, plain": rate, "WER, whitespace words": words}, "predictions": predictions, **facts})
-
-
-def row(study, name, *errors):
-    facts = {"parameters": 1_500_000, "macs": 2e9, "firing_rate": None, "minutes": 1.0, "epochs": 12}
-    runs = [
-        Run(seed, facts, {"validation": reading(count), "test": reading(count)}) for seed, count in enumerate(errors)
-    ]
-    return Row(study.variant(name), runs, "" if runs else "not run yet")
 
 
 def test_orderings_of_one_seed_are_paired_and_of_several_are_over_seeds():

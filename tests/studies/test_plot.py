@@ -1,5 +1,5 @@
 import pytest
-from test_comparisons import row
+from studies_help import row
 
 from spikehtr.studies.plan import Paper, load_study
 from spikehtr.studies.plot import study_figure

@@ -1,11 +1,12 @@
 from dataclasses import replace
 
-from test_comparisons import row
+from studies_help import row
 
 from spikehtr.report import environment
 from spikehtr.studies.plan import load_study
-from spikehtr.studies.rendering import made_with
+from spikehtr.studies.rendering import made_with, render
 from spikehtr.studies.results import Block
+from spikehtr.studies.tasks import FAILED, Plan, run_folder
 
 
 def test_a_page_says_what_its_runs_were_trained_with_not_what_drew_it():
@@ -17,3 +18,23 @@ def test_a_page_says_what_its_runs_were_trained_with_not_what_drew_it():
     assert found == here | {"torch": "9.0 / 9.1"}
     runs = [replace(run, made={"torch": "9.2"}) for run in spiking.runs]  # by code that noted less
     assert made_with([Block("d", [replace(spiking, runs=runs)])]) == {"torch": "9.2"}
+
+
+def test_tables_and_page_show_only_what_was_asked_for_or_has_failed(tmp_path):
+    study = load_study("main")
+    asked, failed = (study.variant(name) for name in ("cnn-blstm-64", "tiny-t1"))
+    broken = run_folder(tmp_path, "d", failed.name, 0)
+    broken.mkdir(parents=True)
+    (broken / FAILED).write_text("no memory")
+    render(Plan(study, tmp_path, {"d": "/d"}, only=(asked.name,)))
+    rows = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("| ")][2:]
+    assert [row.split(" | ")[:2] for row in rows] == [
+        [f"| {asked.label}", "not run yet"],
+        [f"| {failed.label}", "failed: no memory"],
+    ]
+    hidden = f"Not asked for and not shown: {len(study.variants) - 2} other variants of the study."
+    page = (tmp_path / "report.html").read_text()
+    assert hidden in page
+    assert "not run: not asked for" not in page
+    render(Plan(study, tmp_path, {"d": "/d"}))
+    assert (tmp_path / "table.md").read_text().count("\n| ") == 2 + len(study.variants)

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from test_comparisons import row
+from studies_help import row
 
 from spikehtr.studies.comparisons import orderings
 from spikehtr.studies.plan import load_study

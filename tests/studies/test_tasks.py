@@ -52,6 +52,16 @@ def test_a_plan_in_its_folder(tmp_path):
         Plan.read(tmp_path / "nowhere")
 
 
+def test_variants_that_several_commands_ask_for_are_noted_together(tmp_path):
+    plan(tmp_path, only=("gelu",)).write()
+    plan(tmp_path, only=("pure", "gelu")).write()
+    assert Plan.read(tmp_path).only == ("gelu", "pure")
+    plan(tmp_path).write()
+    assert Plan.read(tmp_path).only == (), "all of them"
+    plan(tmp_path, only=("gelu",)).write()
+    assert Plan.read(tmp_path).only == ()
+
+
 def test_folders_from_before_a_field_was_new_go_on(tmp_path):
     whole = plan(tmp_path)
     whole.write()

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from test_loop import SETTINGS, Killed, run, store  # noqa: F401 - a fixture
+from training_help import SETTINGS, Killed, run
 
 from conftest import micro
 from inference_help import Rehearsals
@@ -150,7 +150,7 @@ def test_sharpness_reaches_the_kernels(monkeypatch):
     assert not torch.allclose(found["triton", 0.5], found["triton", 2.0], atol=1e-5)
 
 
-def step_and_batch(store, changes, graphed):  # noqa: F811
+def step_and_batch(store, changes, graphed):
     settings = config(**changes)
     lines = Lines(store, store.rows(), store.charset, settings.data.max_width)
     torch.manual_seed(0)
@@ -164,7 +164,7 @@ def step_and_batch(store, changes, graphed):  # noqa: F811
     return step, pad_batch(lines.batch(range(8)))
 
 
-def test_recorded_steps_are_the_steps_they_stand_for_with_every_knob(store):  # noqa: F811
+def test_recorded_steps_are_the_steps_they_stand_for_with_every_knob(store):
     """On a CPU a recording is rehearsed: the same work on the same tensors."""
     nets, numbers = [], []
     for graphed in (False, True):
@@ -182,7 +182,7 @@ def test_recorded_steps_are_the_steps_they_stand_for_with_every_knob(store):  # 
         assert torch.allclose(a, b, atol=1e-6)
 
 
-def test_recordings_are_dropped_when_the_surrogate_changes(store):  # noqa: F811
+def test_recordings_are_dropped_when_the_surrogate_changes(store):
     step, batch = step_and_batch(store, {}, graphed=True)
     kept, recordings = [], step.graphed.recordings
     forgotten = []
@@ -195,7 +195,7 @@ def test_recordings_are_dropped_when_the_surrogate_changes(store):  # noqa: F811
     assert set(kept[1:]) == {1}  # recorded anew at once
 
 
-def test_a_killed_run_with_every_knob_ends_with_the_very_same_weights(store, tmp_path, monkeypatch):  # noqa: F811
+def test_a_killed_run_with_every_knob_ends_with_the_very_same_weights(store, tmp_path, monkeypatch):
     knobs = {key.replace(".", "__"): value for key, value in KNOBS.items()} | {"training__spike_anneal__until": 0.7}
     whole = run(store, tmp_path / "whole", **knobs)
     whole.fit()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_loop import SETTINGS, Epochs, store  # noqa: F401 - a fixture
+from training_help import SETTINGS, Epochs
 
 from conftest import micro
 from spikehtr.baselines import build
@@ -114,7 +114,7 @@ def test_a_step_reads_every_line_twice_and_a_line_alike_both_times_where_nothing
     assert numbers[0][5] == pytest.approx(0, abs=1e-6)
 
 
-def test_readings_come_closer(store, tmp_path):  # noqa: F811
+def test_readings_come_closer(store, tmp_path):
     ends = []
     for name, weight in (("free", 1e-6), ("held", 5.0)):
         changes = {"training.consistency": weight, "data.augment.probability": 1.0, "training.epochs": 6}

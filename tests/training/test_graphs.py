@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from test_loop import SETTINGS, Epochs, store  # noqa: F401 - a fixture
+from training_help import SETTINGS, Epochs
 
 from inference_help import Rehearsals
 from spikehtr.baselines import build
@@ -127,7 +127,7 @@ def test_an_update_for_which_a_recording_finds_no_memory_is_made_all_the_same():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on a GPU; there is none here")
-def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):  # noqa: F811
+def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):
     """With GELU: a neuron's threshold turns the last digit, which the padding decides, into another course. Without
     dropout, whose kernels draw by place, so that another padding is another draw."""
     losses = []
@@ -147,7 +147,7 @@ def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):  # noqa: F
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on a GPU; there is none here")
-def test_a_recorded_step_of_spikes(store):  # noqa: F811
+def test_a_recorded_step_of_spikes(store):
     """One step and its gradients, recorded and not, from the same weights, at the same padding."""
     found = []
     for graphs in (False, True):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from PIL import Image
-from test_loop import SETTINGS
+from training_help import SETTINGS
 
 from conftest import draw_line
 from spikehtr.config import Config

@@ -1,43 +1,11 @@
 import pytest
 import torch
+from training_help import Epochs, Killed, run
 
-from conftest import MICRO
 from spikehtr import Recognizer
-from spikehtr.assets import FONTS
-from spikehtr.config import Config
-from spikehtr.data.batching import Lines
-from spikehtr.data.compiling import compile_store
-from spikehtr.data.synth import synthesise
 from spikehtr.training.loop import BEST, Run, TrainingError
 from spikehtr.training.telling import MEASURED
 from spikehtr.weights import load_model
-
-SETTINGS = MICRO | {
-    "model.height": 24,
-    "model.timesteps": 1,
-    "model.encoder.bypass_init": 0.3,
-    "data.workers": 0,
-    "data.max_width": 96,
-    "training.batch_size": 8,
-    "training.epochs": 3,
-    "training.warmup_epochs": 1,
-    "training.learning_rate": 2e-3,
-}
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    place = tmp_path_factory.mktemp("lines")
-    synthesise(["ink", "pen", "nib", "pine", "kin", "bin", "epic", "nice"], FONTS, 24, place / "made", height=24)
-    return compile_store([place / "made"], place / "s.arrow", height=24)[0]
-
-
-def run(store, folder, *, max_minutes=None, start=None, **changes):
-    config = Config().with_overrides(SETTINGS | {key.replace("__", "."): value for key, value in changes.items()})
-    lines = Lines(store, store.rows(), store.charset, config.data.max_width)
-    held_out = Lines(store, store.rows()[:6], store.charset, config.data.max_width, labelled=False)
-    folder.mkdir(exist_ok=True)
-    return Run(config, lines, held_out, folder, max_minutes=max_minutes, start=start)
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +14,6 @@ def whole(store, tmp_path_factory):
     done, told = run(store, tmp_path_factory.mktemp("whole")), Epochs()
     done.fit(save_every=2, tell=told)
     return done, told
-
-
-class Epochs(list):
-    """What is told at the ends of epochs."""
-
-    def __call__(self, told):
-        if told.epoch_ended:
-            self.append(told)
 
 
 def test_every_step_and_every_validation_shows_life(store, tmp_path):
@@ -67,10 +27,6 @@ def test_every_step_and_every_validation_shows_life(store, tmp_path):
     # Both count the 24 lines of an epoch, not five batches of 5, and what is told is told a moment later.
     last = [p for p in shown if not p.validating and p.done == 5]
     assert all(t.lines_per_second <= p.lines_per_second for t, p in zip(told, last, strict=True))
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nothing is caught, nothing is tidied up."""
 
 
 @pytest.mark.parametrize("at", [1, 4, 7])

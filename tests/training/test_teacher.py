@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from test_loop import SETTINGS, Epochs, store  # noqa: F401 - a fixture
+from training_help import SETTINGS, Epochs
 
 from conftest import micro
 from spikehtr import SpikeHTR
@@ -76,7 +76,7 @@ def test_a_network_is_its_own_perfect_teacher_where_nothing_is_merged(mode):
     assert (loss < 1e-6) == (mode == "none")
 
 
-def trained(store, tmp_path, teacher, **changes):  # noqa: F811
+def trained(store, tmp_path, teacher, **changes):
     config = settings(**changes)
     lines = Lines(store, store.rows(), store.charset, config.data.max_width)
     tmp_path.mkdir(exist_ok=True)
@@ -84,7 +84,7 @@ def trained(store, tmp_path, teacher, **changes):  # noqa: F811
     return run, told
 
 
-def test_a_student_comes_closer_and_its_teacher_stays(store, tmp_path):  # noqa: F811
+def test_a_student_comes_closer_and_its_teacher_stays(store, tmp_path):
     teacher = teacher_of(settings(model__neuron="gelu"), len(store.charset))
     before = teacher.digest
     run, told = trained(store, tmp_path / "r", teacher, training__epochs=6, training__teacher_weight=4.0)
@@ -104,7 +104,7 @@ def test_a_student_comes_closer_and_its_teacher_stays(store, tmp_path):  # noqa:
         again.resume()
 
 
-def test_a_baseline_can_teach(store, tmp_path):  # noqa: F811
+def test_a_baseline_can_teach(store, tmp_path):
     config = Config.preset("htr-vt").with_overrides({"model.height": 24, "model.baseline.scale": 0.05})
     teacher = teacher_of(config, len(store.charset))
     run, told = trained(store, tmp_path / "r", teacher, training__epochs=1)
@@ -128,7 +128,7 @@ def test_a_teacher_that_does_not_fit_is_refused(tmp_path):
         load_teacher(path, Config.preset("kraken").with_overrides({"model.height": 24}), charset)
 
 
-def test_hand_over_and_teacher_in_one_job(store, tmp_path):  # noqa: F811
+def test_hand_over_and_teacher_in_one_job(store, tmp_path):
     """A GELU network, handed over to spikes at T = 2 and taught by itself."""
     gelu = settings(model__neuron="gelu", training__epochs=1)
     first = Job(gelu, [store.path], tmp_path / "gelu")

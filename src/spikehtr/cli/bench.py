@@ -52,7 +52,10 @@ def bench(
         Literal["one", "two", "none"],
         typer.Option("--graphs", help="How a GPU reads: recorded whole, in two parts around the reducer, or not."),
     ] = "one",
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times each path takes its turn.")] = 5,
+    rounds: Annotated[
+        Optional[int],
+        typer.Option("--rounds", min=1, help="Times each path takes its turn: 5 by default, with --cpu 3."),
+    ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="List the ten most expensive kernels of a step (in --json, all).")
     ] = False,
@@ -66,7 +69,9 @@ def bench(
     data: Annotated[
         Optional[list[str]], typer.Option("--data", "-d", help="With --cpu: where lines are taken from. Repeatable.")
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="With --cpu: how many lines are read.")] = 32,
+    lines: Annotated[
+        Optional[int], typer.Option("--lines", "-n", min=1, help="With --cpu: how many lines are read; 16 by default.")
+    ] = None,
 ) -> None:
     """Time whole steps: reference and fast path in turns, and the share of the device's roofline they reach.
 
@@ -78,7 +83,8 @@ def bench(
 
     --cpu times `Recognizer.transcribe` on real lines, one at a time and 16 at a time, in every way this machine has:
     the engine all dense, with lists of spikes where they pay, in bf16, and plain PyTorch (not with
-    --no-reference); then lists the engine's layers with the spikes an input of each, a burst counting as so many.
+    --no-reference); then lists the engine's layers with the spikes an input of each, a burst counting as so many. It
+    says first how long it will take.
     """
     if cpu:
         steps = {
@@ -92,8 +98,8 @@ def bench(
         }
         if given := [name for name, value in steps.items() if value]:
             raise SpikeHTRError(f"--cpu times whole calls on the CPU: leave out {', '.join(given)}")
-        return _bench_cpu(presets, models, timesteps, overrides, data, lines, rounds, reference, output)
-    if models or data or lines != 32:
+        return _bench_cpu(presets, models, timesteps, overrides, data, lines or 16, rounds or 3, reference, output)
+    if models or data or lines is not None:
         raise SpikeHTRError("--model, --data and --lines belong to --cpu")
     if not (train or inference):
         raise SpikeHTRError("nothing to time: leave out --no-train or --no-inference")
@@ -123,7 +129,7 @@ def bench(
             done(len(report.rows))
             save(report, output)
 
-        report = benchmark(cases, torch.device(where), rounds, profile, tell, reference)
+        report = benchmark(cases, torch.device(where), rounds or 5, profile, tell, reference)
     show(report)
     if output:
         typer.echo(f"wrote {output}")
@@ -148,6 +154,7 @@ def _bench_cpu(
     configs = named_configs(names, numbers(timesteps or ["1"]), overrides or [])
     if models and (timesteps or overrides) and not names:
         raise SpikeHTRError("-T and -s are for presets: a trained network cannot be changed")
+    from spikehtr.cli.train import spoken
     from spikehtr.profiling import cpu, cpu_table
     from spikehtr.weights import load_model
 
@@ -157,8 +164,13 @@ def _bench_cpu(
         loaded = load_model(path)
         networks.append((path.stem, loaded.net.eval(), loaded.config, loaded.charset))
     ways = cpu.all_ways(networks, reference)
+
+    def announce(seconds: float) -> None:
+        many = f"{len(images)} lines, {len(ways)} ways, {rounds} {'rounds' if rounds > 1 else 'round'}"
+        typer.echo(f"{many}: about {spoken(seconds)}; fewer --lines and --rounds are faster", err=True)
+
     with counting("reading", cpu.turns(ways, rounds)) as done:
-        report = cpu.benchmark(networks, ways, images, rounds, done)
+        report = cpu.benchmark(networks, ways, images, rounds, done, announce)
     cpu_table.show(report)
     cpu_table.save(report, output)
     if output:

@@ -122,7 +122,8 @@ def _reduction(image: Path, loaded: Loaded, target: Path) -> None:
     reducer = loaded.config.model.reducer
     counts = f"{len(trace.blank)} positions, {len(trace.spans)} tokens, r = {trace.ratio:.2f}"
     _save(reduction_figure(line, trace, reducer, f"{image.name}: {reducer.mode}, {counts}"), target)
-    typer.echo(f"wrote {target} ({counts}; read: {trace.text})")
+    # `transcribe` takes bf16 where that is faster, and then may read a doubtful character otherwise.
+    typer.echo(f"wrote {target} ({counts}; read in fp32: {trace.text})")
 
 
 def _save(figure: Figure, target: Path) -> None:

@@ -196,7 +196,7 @@ def _tell_plan(plan: Plan, tasks: Sequence[Task], made: Mapping[Path, Task], dev
             state = f"taken from {other.folder}"
         rows.append((task.variant, task.data, task.seed, f"{minutes[task.folder]:.1f}", state))
     for variant, why in plan.variants():
-        if why:
+        if why and (not plan.only or variant.name in plan.only):
             rows.append((variant.name, "", "", "", why))
     for line in columns(["variant", "data", "seed", "minutes", "state"], rows):
         typer.echo(line)

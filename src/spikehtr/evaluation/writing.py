@@ -37,7 +37,9 @@ from spikehtr.evaluation.worst import ReadLine, draw_worst
 from spikehtr.files import whole_file
 from spikehtr.report import Report, environment, marked
 
-_SHOWN = 20  # rows of a table that the page shows before the rest folds away
+_OPEN = 5  # worst lines that the page shows before the rest folds away
+_SHOWN = 20  # rows of a table, likewise
+_RATE_HEAD = ["", "rate", "95 % interval", "errors", "of"]
 _COLUMNS = ("set", "id", "document", "reference", "text", "confidence", "errors", "length", "rate")
 
 
@@ -69,41 +71,55 @@ def whole_result(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], command: str | None = None) -> Report:
-    """The HTML report."""
+    """The HTML report: two rates and the worst lines to see at once, everything else folded away below them."""
     result = evaluation.summary
     report = Report(f"Evaluation of {evaluation.about.get('model', 'a model')}")
-    if command:
-        report.code(command)
-    report.table([], about_rows(result))
-    report.heading("Error rates")
-    report.table(["", "rate", "95 % interval", "errors", "of"], rate_rows(result), "lrrrr")
-    report.text(interval_note(result))
-    if result["sets"]:
-        report.heading("By set")
-        report.table(*set_table(result), "lrrrrrrrr")
-    report.heading("What goes wrong")
-    for kind, title in (("substitutions", "Taken for another"), ("deletions", "Left out"), ("insertions", "Put in")):
-        report.heading(title, 3)
-        _long_table(
-            report, ["in the line", "read as", "times", "share of all errors"], confusion_rows(result, kind), "llrr"
-        )
-    report.heading("By character")
-    _long_table(report, ["character", "occurs", "wrong", "share"], character_rows(result), "lrrr")
-    report.heading("By length of the line")
-    report.table(["characters", "lines", "errors", "CER"], length_rows(result), "lrrr")
-    if "calibration" in result:
-        _confidence(report, result)
+    report.table(_RATE_HEAD, rate_rows(result)[:2], "lrrrr")
+    right = f"{result['whole_lines_right']:.1%} of {result['lines']} lines were read without an error."
+    report.text(f"{right} {interval_note(result)}")
     if worst:
         report.heading("Worst lines")
         report.text("Highest character error rate first. Marked: what has to change in one text to get the other.")
-        for index in worst:
-            show_line(report, evaluation.picture(index), evaluation.predictions[index])
+        _lines(report, evaluation, worst[:_OPEN])
+        if rest := worst[_OPEN:]:
+            with report.details(f"{len(rest)} more"):
+                _lines(report, evaluation, rest)
+    report.heading("More")
+    with report.details(f"Error rates counted in {len(result['rates'])} ways"):
+        report.table(_RATE_HEAD, rate_rows(result), "lrrrr")
+    if result["sets"]:
+        with report.details(f"By set ({len(result['sets'])})"):
+            report.table(*set_table(result), "lrrrrrrrr")
+    with report.details("Which characters go wrong"):
+        _confusions(report, result)
+    with report.details("By character"):
+        _long_table(report, ["character", "occurs", "wrong", "share"], character_rows(result), "lrrr")
+    with report.details("By length of the line"):
+        report.table(["characters", "lines", "errors", "CER"], length_rows(result), "lrrr")
+    if "calibration" in result:
+        with report.details("Confidence"):
+            _confidence(report, result)
+    with report.details("Model, data and command"):
+        report.table([], about_rows(result))
+        if command:
+            report.code(command)
     report.foot(made_by)
     return report
 
 
+def _lines(report: Report, evaluation: Evaluation, places: Sequence[int]) -> None:
+    for index in places:
+        show_line(report, evaluation.picture(index), evaluation.predictions[index])
+
+
+def _confusions(report: Report, result: dict[str, Any]) -> None:
+    head = ["in the line", "read as", "times", "share of all errors"]
+    for kind, title in (("substitutions", "Taken for another"), ("deletions", "Left out"), ("insertions", "Put in")):
+        report.heading(title, 3)
+        _long_table(report, head, confusion_rows(result, kind), "llrr")
+
+
 def _confidence(report: Report, result: dict[str, Any]) -> None:
-    report.heading("Confidence")
     report.table(CALIBRATION_HEAD, calibration_rows(result["calibration"]), "lrrrrrr")
     report.text(
         f"{calibration_note(result)} ECE, expected calibration error (in {result['calibration']['bins']} bins), is by "

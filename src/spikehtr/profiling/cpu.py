@@ -134,14 +134,21 @@ def measure(
     batch_sizes: Sequence[int] = BATCH_SIZES,
     rounds: int = 5,
     tell: Callable[[int], None] = lambda done: None,
+    estimated: Callable[[float], None] = lambda seconds: None,
 ) -> None:
-    """Fill in the ways' times: every way in turn, every round, on the same lines."""
+    """Fill in the ways' times: every way in turn, every round, on the same lines.
+
+    `estimated` is called with the seconds that everything will take, once every way has read one line.
+    """
+    estimated(estimate(ways, images, batch_sizes, rounds))
     texts: dict[str, list[str]] = {}
+    done = 0
     for way in ways:  # warm, and compared
         found = [line.text for line in way.recognizer.transcribe(images, batch_size=max(batch_sizes))]
         first = texts.setdefault(way.network, found)
         way.agree = sum(a == b for a, b in zip(found, first, strict=True)) / len(images)
-    done = 0
+        done += 1
+        tell(done)
     for _ in range(rounds):
         for size in batch_sizes:
             for way in ways:
@@ -151,6 +158,18 @@ def measure(
                 way.seconds.setdefault(size, []).append((time.perf_counter() - start) / len(images))
                 done += 1
                 tell(done)
+
+
+def estimate(ways: list[Way], images: list[Image.Image], batch_sizes: Sequence[int], rounds: int) -> float:
+    """The seconds that measuring takes, from one line of median width that every way reads twice."""
+    line = sorted(images, key=lambda image: image.width / image.height)[len(images) // 2]
+    seconds = 0.0
+    for way in ways:
+        way.recognizer.transcribe(line)  # the first call is slower
+        start = time.perf_counter()
+        way.recognizer.transcribe(line)
+        seconds += time.perf_counter() - start
+    return seconds * len(images) * (1 + rounds * len(batch_sizes))
 
 
 def layer_costs(net: Network, images: list[Image.Image], config: Config, charset: Charset) -> list[LayerCost]:
@@ -199,7 +218,8 @@ def all_ways(networks: Networks, reference: bool = False, half: bool = True) -> 
 
 
 def turns(ways: list[Way], rounds: int) -> int:
-    return rounds * len(BATCH_SIZES) * len(ways)
+    """Readings of all lines: one of each way to warm up, and the timed ones."""
+    return (1 + rounds * len(BATCH_SIZES)) * len(ways)
 
 
 def benchmark(
@@ -208,8 +228,9 @@ def benchmark(
     images: list[Image.Image],
     rounds: int,
     tell: Callable[[int], None] = lambda done: None,
+    estimated: Callable[[float], None] = lambda seconds: None,
 ) -> CPUReport:
-    measure(ways, images, rounds=rounds, tell=tell)
+    measure(ways, images, rounds=rounds, tell=tell, estimated=estimated)
     layers = {
         name: layer_costs(net, images[:8], config, charset)
         for name, net, config, charset in networks

@@ -18,7 +18,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.writing import make_folder
 from spikehtr.files import read_json, whole_file
 from spikehtr.studies.results import KEPT, RATE, Reading, finished_run
-from spikehtr.studies.tasks import RESULT, STUDY, Plan, Task
+from spikehtr.studies.tasks import RESULT, STUDY, Plan, Task, asked_together
 
 _SHOWN = ("keep_ratio", "lines_per_second", "resampled", "units", "too_few")  # what tables tell of a reading
 
@@ -63,13 +63,14 @@ def check_target(plan: Plan, folder: Path) -> Plan:
     if not holds_kept(folder):
         raise SpikeHTRError(f"{folder} is where a study was trained: name another folder to keep results in")
     before = Plan.read(folder)
-    merged.check_like(before, but=("study", "data", "seeds", "command"))
+    merged.check_like(before, but=("study", "data", "seeds", "command", "only"))
     if before.study.name != plan.study.name:
         raise SpikeHTRError(f"{folder} holds the study {before.study.name}, not {plan.study.name}")
     for data in before.data:
         file = folder / data / KEPT
         _check_settings(plan, _kept(file)[1], file)
-    return replace(merged, data=before.data | merged.data, seeds=max(before.seeds, plan.seeds))
+    asked = asked_together(before.only, plan.only)
+    return replace(merged, data=before.data | merged.data, seeds=max(before.seeds, plan.seeds), only=asked)
 
 
 def _kept(file: Path) -> tuple[dict[str, Any], dict[tuple[str, int], dict[str, Any]]]:

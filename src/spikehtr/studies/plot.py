@@ -27,7 +27,8 @@ def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
     if study.axis:
         return _curves(study, blocks)
     ran = {row.variant.name for block in blocks for row in block.rows if row.runs}
-    shown = [variant for variant in study.variants if variant.name in ran or variant.paper]
+    asked = {row.variant.name for block in blocks for row in block.rows if row.shown}
+    shown = [v for v in study.variants if v.name in ran or (v.paper and v.name in asked)]
     blocks = [Block(block.data, [block.row(variant.name) for variant in shown]) for block in blocks]
     rows = max(1, len(shown))
     panels = max(1, len(blocks) + bool(study.paper.rates))

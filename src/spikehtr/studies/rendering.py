@@ -57,8 +57,10 @@ def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path
     several = "; crosses are single seeds" if plan.seeds > 1 else ""
     page.figure(plot.read_bytes(), f"{plan.study.title}: error rates of every variant{beside}{several}")
     with page.details("Settings of every variant"):
-        for variant, why in plan.variants():
-            told = why or ", ".join(f"{key}={value}" for key, value in variant.set.items()) or "as the preset"
+        shown = {row.variant.name for block in blocks for row in block.rows if row.shown}
+        for variant, why in ((variant, why) for variant, why in plan.variants() if variant.name in shown):
+            settings = ", ".join(f"{key}={value}" for key, value in variant.set.items()) or "as the preset"
+            told = why if variant.why else settings
             page.text(f"{variant.label}: {variant.preset or plan.preset or plan.study.preset}; {told}")
     page.foot(made_with(blocks))
     return page

@@ -110,6 +110,11 @@ class Row:
     variant: Variant
     runs: list[Run]
     why: str  # there is no run
+    asked: bool = True  # or others were, by --only
+
+    @property
+    def shown(self) -> bool:
+        return self.asked or bool(self.runs)
 
     def values(self, split: str, metric: Metric) -> list[float]:
         found = (run.readings[split].rate(metric) for run in self.runs if split in run.readings)
@@ -221,7 +226,9 @@ def _row(plan: Plan, data: str, variant: Variant, why: str, kept: Mapping[tuple[
     found = [finished_run(folder, seed) or kept.get((variant.name, seed)) for seed, folder in enumerate(folders)]
     if runs := [run for run in found if run is not None]:
         return Row(variant, runs, "")
-    return Row(variant, [], why if variant.why else _reason(folders) or why or "not run yet")
+    failed = _reason(folders)
+    asked = not plan.only or variant.name in plan.only or bool(failed)
+    return Row(variant, [], why if variant.why else failed or why or "not run yet", asked)
 
 
 def finished_run(folder: Path, seed: int) -> Run | None:

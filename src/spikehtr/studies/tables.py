@@ -45,7 +45,7 @@ def _main(study: Study, block: Block) -> Table:
     head = ["variant", *(f"{split} {metric.upper()}, %" for split, metric in ours)]
     head += [_FACTS[name][0] for name in study.show] + [f"paper: {name}" for name in study.paper.columns]
     rows = []
-    for row in block.rows:
+    for row in (row for row in block.rows if row.shown):
         if row.runs:
             cells = [_estimate(block.estimate(row, split, metric)) for split, metric in ours]
             cells += [_fact(row, name) for name in study.show]
@@ -55,6 +55,8 @@ def _main(study: Study, block: Block) -> Table:
     notes = [f"{block.how(study.paper.split)}."]
     if study.paper.table:
         notes.append(f"Paper: {study.paper.table}, {study.paper.caption}.")
+    if hidden := len(block.rows) - len(rows):
+        notes.append(f"Not asked for and not shown: {hidden} other variants of the study.")
     return Table(f"{study.title}: {block.data}", head, rows, notes)
 
 

@@ -133,12 +133,12 @@ class Plan:
 
     def write(self) -> None:
         """Note the plan in the study's folder; one that holds another study, or other settings, is an error."""
-        seeds = self.seeds
+        plan = self
         if (self.folder / STUDY).exists():
             before = Plan.read(self.folder)
-            self.check_like(before, but=("seeds", "command"))
-            seeds = max(seeds, before.seeds)
-        replace(self, seeds=seeds).note()
+            self.check_like(before, but=("seeds", "command", "only"))
+            plan = replace(self, seeds=max(self.seeds, before.seeds), only=asked_together(before.only, self.only))
+        plan.note()
 
     def check_like(self, before: Plan, but: Sequence[str]) -> None:
         """An error where what is in the folder was planned otherwise."""
@@ -165,6 +165,7 @@ class Plan:
             "epochs": self.epochs,
             "allow_unknown": self.allow_unknown,
             "seeds": self.seeds,
+            "only": list(self.only),
             "start": str(self.start) if self.start else None,
             "command": list(self.command),
         }
@@ -184,11 +185,16 @@ class Plan:
             values["budget"],
             values["epochs"],
             values["seeds"],
-            (),
+            tuple(values.get("only", ())),
             values["allow_unknown"],
             tuple(values["command"]),
             Path(values["start"]) if values.get("start") else None,
         )
+
+
+def asked_together(*asked: tuple[str, ...]) -> tuple[str, ...]:
+    """The variants that several commands ask for; a command without `--only` asks for all, which is ()."""
+    return tuple(dict.fromkeys(name for names in asked for name in names)) if all(asked) else ()
 
 
 def run_folder(folder: Path, data: str, variant: str, seed: int) -> Path:

@@ -4,6 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from formats_help import draw, gather, kinds, real, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from spikehtr.data.formats import parquet
@@ -132,6 +134,38 @@ def test_a_file_damaged_in_the_middle_says_how_far_it_was_read(tmp_path):
     samples, report = gather(parquet.read, file)
     assert len(samples) < 200
     assert kinds(report) == {"unreadable file": 1}
+
+
+def test_column_names_that_are_not_utf8_are_a_clear_error_and_do_not_stop_the_next_file(tmp_path):
+    file = save(tmp_path / "a.parquet", image=structs(1), text=["a"], zurück=["b"])
+    write(file, file.read_bytes().replace("zurück".encode(), b"zur\xfc\xfcck"))
+    save(tmp_path / "b.parquet", image=structs(1), text=["a"])
+    samples, report = gather(parquet.read, tmp_path)
+    assert [sample.id for sample in samples] == ["b/0"]
+    assert kinds(report) == {"wrong columns": 1}
+    assert report.problems[0].where == str(file)
+    assert "column names are not UTF-8 (b'zur\\xfc\\xfcck')" in report.problems[0].message
+    assert list(parquet.named_files(file)) == []
+
+
+@pytest.fixture(scope="module")
+def whole_file(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("whole") / "x.parquet", image=structs(3), text=["a", "b", "c"], id=["1"] * 3)
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_no_damage_to_a_files_footer_escapes_as_an_exception(whole_file, data):
+    file = whole_file.with_name("damaged.parquet")
+    damaged = bytearray(whole_file.read_bytes())
+    length = int.from_bytes(damaged[-8:-4], "little")
+    places = st.integers(len(damaged) - 8 - length, len(damaged) - 9)
+    for place, value in data.draw(st.dictionaries(places, st.integers(0, 255), min_size=1, max_size=4)).items():
+        damaged[place] = value
+    write(file, bytes(damaged))
+    samples, report = gather(parquet.read, file)
+    assert report.counts or {sample.text for sample in samples} <= {"a", "b", "c"}
+    list(parquet.named_files(file))
 
 
 def test_the_real_lines(tmp_path):

@@ -47,6 +47,9 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
         except (pa.ArrowException, OSError) as error:
             message = f"cannot be read beyond its first {done} rows ({str(error)[:200]})"
             report.add("unreadable file", file, message, "fetch or write the file again")
+        except UnicodeDecodeError as error:  # pyarrow's own, of a column's name
+            message = f"its column names are not UTF-8 ({error.object[:40]!r})"
+            report.add("wrong columns", file, message, "write the file again with column names in UTF-8")
 
 
 def named_files(file: Path) -> Iterator[Path]:
@@ -54,7 +57,11 @@ def named_files(file: Path) -> Iterator[Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with suppress(pa.ArrowException, OSError), pa.OSFile(os.fsencode(file)) as source, pq.ParquetFile(source) as table:
+    with (
+        suppress(pa.ArrowException, OSError, UnicodeDecodeError),
+        pa.OSFile(os.fsencode(file)) as source,
+        pq.ParquetFile(source) as table,
+    ):
         for batch in table.iter_batches(columns=["image.path"]):
             for value in _values(batch["image"]) if "image" in batch.schema.names else ():
                 if isinstance(image := _image(value, file.parent), Path):
