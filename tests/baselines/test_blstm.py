@@ -20,7 +20,9 @@ def test_values_and_gradients_are_those_of_packed_rows(lengths, layers, padding)
     torch.manual_seed(len(lengths))
     plain = nn.LSTM(3, 4, layers, batch_first=True, bidirectional=True).double()
     ours = BLSTM(3, 4, layers).double()
-    ours.load_state_dict({f"lstm.{name}": value for name, value in plain.state_dict().items()})  # as older files have it
+    ours.load_state_dict(
+        {f"lstm.{name}": value for name, value in plain.state_dict().items()}
+    )  # as older files have it
     size = torch.tensor(lengths)
     inside = torch.arange(max(lengths) + padding) < size[:, None]
     x = torch.randn(*inside.shape, 3, dtype=torch.double)

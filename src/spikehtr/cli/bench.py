@@ -154,7 +154,7 @@ def _bench_cpu(
     configs = named_configs(names, numbers(timesteps or ["1"]), overrides or [])
     if models and (timesteps or overrides) and not names:
         raise SpikeHTRError("-T and -s are for presets: a trained network cannot be changed")
-    from spikehtr.cli.train import spoken
+    from spikehtr.cli.progress import spoken
     from spikehtr.profiling import cpu, cpu_table
     from spikehtr.weights import load_model
 
