@@ -6,7 +6,7 @@ import re
 import shutil
 
 import pytest
-from test_cli import run
+from cli_help import run
 
 from pages_help import TEXTS, save_random, simple_page
 
@@ -145,3 +145,22 @@ def test_a_page_is_confirmed_by_a_word_in_its_file(place):
     assert done.returncode == 0, done.stderr
     assert "11 of 22 lines are as the model read them: left out" in done.stdout
     assert "11 lines to train on" in done.stdout
+
+
+def test_lines_with_given_ids_come_back_from_a_program_that_drops_all_notes(place):
+    """Lines found by eScriptorium: their ids must stay, and it writes ids and texts alone."""
+    found = run("transcribe", place / "rest", "--lines-only", "-o", place / "rest")
+    assert found.returncode == 0, found.stderr
+    (page,) = (place / "rest").glob("*.xml")
+    page.write_text(re.sub(r'id="r1l(\d+)"', r'id="eSc_line_\1"', page.read_text(encoding="utf-8")), encoding="utf-8")
+    shutil.copy(place / "rest" / "p3.png", place / "scans")
+    done = run("transcribe", page, "-m", place / "model.safetensors", "-f", "page", "-o", place / "scans")
+    assert done.returncode == 0, done.stderr
+    (read,) = (place / "scans").glob("*.xml")
+    text = read.read_text(encoding="utf-8")
+    assert text.count('<TextLine id="eSc_line_') == 11
+    text = re.sub(r"<!--.*?-->|<Word .*?</Word>| custom=\"[^\"]*\"", "", text, flags=re.DOTALL)
+    read.write_text(re.sub("<Creator>.*</Creator>", "<Creator>escriptorium</Creator>", text), encoding="utf-8")
+    edit(read, {3: "corrected"})
+    kept = run("data", "compile", place / "scans", "-o", place / "s.arrow")
+    assert "10 of 11 lines are as the model read them: left out; --machine-lines takes them" in kept.stdout

@@ -163,23 +163,25 @@ def open_lines(
     progress: Progress | None = None,
     say: Callable[[str], None] = tell_once,
     straighten: bool = False,
-    machine_lines: bool = False,
+    machine_lines: bool | None = None,
 ) -> LineStore:
     """A store of any sources: the file itself if it is one, else one compiled into the cache, once.
 
     With `height` None a store is taken as it is, whatever its lines are like. A store of another height serves, too:
     its lines are scaled as images of that height would be, into the cache. Lines whose text is a model's, unchanged and
-    unconfirmed, are left out unless `machine_lines`; a store has what it was made with.
+    unconfirmed, are left out unless `machine_lines` (None: not, and the caller has no option for it); a store has what
+    it was made with.
 
     The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder. `say` is told if something was left out.
     """
     for remark in scaled_again(specs, height):
         say(remark)
     given = _given(specs, height, straighten)
-    shape = Shape(height or 64, max_width, straighten, machine_lines)
+    shape = Shape(height or 64, max_width, straighten, bool(machine_lines))
     store = given if given is not None else _cached(specs, shape, progress)
     if number := store.meta.get("machine_read"):
-        say(machine_lines_remark(number, len(store), compiled=store is given))
+        asked = machine_lines is not None and store is not given
+        say(machine_lines_remark(number, len(store), "--machine-lines" if asked else "`data compile --machine-lines`"))
     if number := store.meta.get("words_only"):
         say(words_only_remark(number, [printable(spec) for spec in specs]))
     if number := store.meta["left_out"]:

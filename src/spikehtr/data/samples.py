@@ -74,16 +74,15 @@ class Sample:
         return replace(self, id=printable(self.id), origin=printable(self.origin), document=document, page=page)
 
 
-def machine_lines_remark(left_out: int, used: int, compiled: bool = False) -> str:
-    """What is said where lines that a model read are left out; `compiled`: when a store was made of them."""
-    option = "`data compile --machine-lines`" if compiled else "--machine-lines"
+def machine_lines_remark(left_out: int, used: int, option: str = "--machine-lines") -> str:
+    """What is said where lines that a model read are left out, and which `option` takes them."""
     if used == 0:
         which = (
             f"all {left_out} lines are as the model read them" if left_out > 1 else "the line is as the model read it"
         )
         return (
             f"{which}, so that none is left: correct some, or confirm those that are right (docs/training.md says "
-            f"how), or take them as they are with {option}"
+            f"how), or take them as they are with {option} (`train`, `data compile`)"
         )
     are = "are as the model read them" if left_out > 1 else "is as the model read it"
     return f"{left_out} of {left_out + used} lines {are}: left out; {option} takes them"

@@ -226,7 +226,7 @@ def test_a_store_knows_the_machines_lines_that_it_was_asked_to_take(tmp_path: Pa
     folder = stored(tmp_path / "results", written("page", THREE).replace("of the deed", "of the dead"))
     remark, said = "2 of 3 lines are as the model read them: left out; --machine-lines takes them", list[str]()
     for _ in range(2):  # compiled, and found in the cache
-        assert open_lines([folder], say=said.append).machine.tolist() == [False]
+        assert open_lines([folder], say=said.append, machine_lines=False).machine.tolist() == [False]
     assert said == [remark, remark]
     store, report = compile_store([folder], tmp_path / "all.arrow", machine_lines=True)
     assert store.machine.tolist() == [True, False, True]
@@ -235,8 +235,9 @@ def test_a_store_knows_the_machines_lines_that_it_was_asked_to_take(tmp_path: Pa
     assert again.machine.tolist() == [True, False, True]
     compile_store([folder], tmp_path / "corrected.arrow")
     said.clear()
-    open_lines([tmp_path / "corrected.arrow"], say=said.append)
-    assert said == [remark.replace("--machine-lines takes", "`data compile --machine-lines` takes")]
+    open_lines([tmp_path / "corrected.arrow"], say=said.append, machine_lines=True)
+    open_lines([folder], say=said.append)  # by a command that has no such option
+    assert said == [remark.replace("--machine-lines takes", "`data compile --machine-lines` takes")] * 2
 
 
 def test_a_check_counts_them_and_where_none_is_left_that_is_an_error(tmp_path: Path, monkeypatch: Patch) -> None:
