@@ -258,7 +258,8 @@ def test_lines_only_needs_no_model_and_writes_the_lines_without_text(
     elif form != "hocr":  # read by others' programs, and by ours: the same lines, then with text
         (tmp_path / "out" / "a.png").write_bytes(files[0].read_bytes())
         again = Recognizer.load(model).transcribe_page(tmp_path / "out" / f"a{suffix}")
-        assert [line.id for line in again.lines] == [line.id for line in read.lines]
+        # Ids of lines that were read when they got them hold a digest of the text as well.
+        assert [line.id for line in again.lines] == [line.id.split("_m")[0] for line in read.lines]
         assert all(line.words for line in again.lines)
 
 
