@@ -96,4 +96,4 @@ def recognizer(header: Header, run: Run) -> Recognizer:
     """Reads lines with a graph as `Recognizer` does with a network."""
     model = header.config.model.model_copy(update={"in_channels": header.channels})
     net = GraphNetwork(model, len(header.charset), run, alone=header.precision == "int8")
-    return Recognizer(net, header.config, header.charset, header.temperature)
+    return Recognizer(net, header.config, header.charset, header.temperature, precision=header.precision)

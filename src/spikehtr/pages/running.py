@@ -6,14 +6,16 @@ import errno
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from spikehtr.data.formats import xml
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source
+from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source, load_colour
 from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import save as save_overlay
+from spikehtr.pages.page_images import save_image
 from spikehtr.pages.reading import Done, How, read_pages
 from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
@@ -42,6 +44,9 @@ class Run:
     min_confidence: float = 0.0
     overwrite: bool = False  # also what others wrote beside the inputs
     confidences: bool = False  # text: each line's before it
+    glyphs: bool = False  # PAGE and ALTO: an element for each character
+    images: bool = False  # of the pages of PDF and TIFF files
+    dpi: int = 300  # of the images of PDF pages
     read: int = 0
     lines: int = 0
     skipped: int = 0
@@ -57,6 +62,11 @@ class Run:
     def target(self, job: PageJob) -> Path | None:
         return None if self.folder is None else self.folder / f"{job.name}{SUFFIX[self.form]}"
 
+    def lacks_image(self, job: PageJob) -> bool:
+        """Whether a page's own image is wanted and not there: a run before may have done without."""
+        target = self.target(job)
+        return self.images and job.image_wanted and target is not None and not target.with_name(job.image).is_file()
+
     def shown(self, page: Page) -> str:
         if self.form == "json" and self.folder is None:  # one page a line, for programs that read as we go
             return page.to_json(self.min_confidence, indent=None) + "\n"
@@ -64,8 +74,8 @@ class Run:
             return page.to_text(self.min_confidence, self.confidences)
         write: dict[Format, Callable[[float], str]] = {
             "json": page.to_json,
-            "page": page.to_page,
-            "alto": page.to_alto,
+            "page": partial(page.to_page, glyphs=self.glyphs),
+            "alto": partial(page.to_alto, glyphs=self.glyphs),
             "hocr": page.to_hocr,
         }
         return write[self.form](self.min_confidence)
@@ -89,7 +99,7 @@ def jobs_of(
             run.remarks += [f"{job.title}: written as {job.name}, the name was taken" for job in jobs if job.renamed]
         for job in jobs:
             target = run.target(job)
-            if run.resume and target is not None and _is_finished(target, run.form):
+            if run.resume and target is not None and _is_finished(target, run.form) and not run.lacks_image(job):
                 run.skipped += 1
             elif target is not None and target.resolve() in inputs:
                 raise SpikeHTRError(f"{target} is one of the inputs and would be overwritten: give another folder")
@@ -168,6 +178,11 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
     if run.overlay and done.gray is not None:
         files.append(target.with_name(f"{Path(done.job.name).name}{OVERLAY}"))
         save_overlay(page, done.gray, files[1])
+    if done.part is not None:
+        files.append(target.with_name(done.job.image))
+        dpi = run.dpi if done.job.source.kind == "pdf" else None
+        image = load_colour(done.job.source, done.part, run.dpi)
+        save_image(image, files[-1], done.job.source.origin.name, done.part + 1, dpi)
     with whole_file(target) as temporary:  # last: with it the page counts as finished
         temporary.write_text(run.shown(page), encoding="utf-8")
     if len(run.written) <= NAMED:  # one more than is named, to tell that there are more

@@ -7,6 +7,7 @@ from typing import Any
 from lxml import etree
 
 from spikehtr.data.formats.outlines import bounds
+from spikehtr.pages.clipping import inside
 from spikehtr.pages.tree import Page, Region, TextLine, Word, doubtful
 from spikehtr.pages.writing import Names, clean, listed, number, serialised, whole
 from spikehtr.version import __version__
@@ -17,7 +18,8 @@ _SCHEMA = f"{SPACE} http://www.loc.gov/standards/alto/v4/alto-4-4.xsd"
 _DOUBTFUL = "doubtful"
 
 
-def alto_xml(page: Page, min_confidence: float = 0.0) -> str:
+def alto_xml(page: Page, min_confidence: float = 0.0, glyphs: bool = False) -> str:
+    page = inside(page)
     root = etree.Element(f"{{{SPACE}}}alto", nsmap={None: SPACE, "xsi": _XSI})
     root.set(f"{{{_XSI}}}schemaLocation", _SCHEMA)
     names = Names()
@@ -32,7 +34,7 @@ def alto_xml(page: Page, min_confidence: float = 0.0) -> str:
     sheet = _add(_add(root, "Layout"), "Page", ID=names.take("page"), PHYSICAL_IMG_NR=frame, **_size(page))
     space = _add(sheet, "PrintSpace", HPOS=0, VPOS=0, **_size(page))
     for region in page.regions:
-        _region(space, page, region, kinds[region.kind], names, min_confidence)
+        _region(space, page, region, kinds[region.kind], names, min_confidence, glyphs)
     return serialised(root)
 
 
@@ -50,9 +52,12 @@ def _description(root: Any, page: Page, names: Names) -> None:
     _add(_add(description, "sourceImageInformation"), "fileName").text = clean(page.image)
     processing = _add(description, "Processing", ID=names.take("reading"))
     _add(processing, "processingStepDescription").text = f"handwriting read with {clean(page.model) or 'a model'}"
+    settings = [f"{key}: {value}" for key, value in (("model", page.model), ("precision", page.precision)) if value]
+    if settings:
+        _add(processing, "processingStepSettings").text = clean("; ".join(settings))
     software = _add(processing, "processingSoftware")
     _add(software, "softwareName").text = "spikehtr"
-    _add(software, "softwareVersion").text = __version__
+    _add(software, "softwareVersion").text = page.version or __version__
 
 
 def _place(points: list[tuple[int, int]]) -> dict[str, int]:
@@ -60,15 +65,15 @@ def _place(points: list[tuple[int, int]]) -> dict[str, int]:
     return {"HPOS": int(left), "VPOS": int(top), "WIDTH": int(right - left), "HEIGHT": int(bottom - top)}
 
 
-def _region(space: Any, page: Page, region: Region, kind: str, names: Names, least: float) -> None:
+def _region(space: Any, page: Page, region: Region, kind: str, names: Names, least: float, glyphs: bool) -> None:
     points = whole(page, region.outline)
     block = _add(space, "TextBlock", ID=names.take(region.id), TAGREFS=kind, **_place(points))
     _add(_add(block, "Shape"), "Polygon", POINTS=listed(points))
     for line in region.lines:
-        _line(block, page, line, names, least)
+        _line(block, page, line, names, least, glyphs)
 
 
-def _line(block: Any, page: Page, line: TextLine, names: Names, least: float) -> None:
+def _line(block: Any, page: Page, line: TextLine, names: Names, least: float, glyphs: bool) -> None:
     points = whole(page, line.polygon)
     name = names.take(line.id)
     element = _add(block, "TextLine", ID=name, **_place(points))
@@ -78,17 +83,17 @@ def _line(block: Any, page: Page, line: TextLine, names: Names, least: float) ->
     for index, word in enumerate(line.words):
         if index:
             _add(element, "SP")
-        _word(element, page, word, names.take(f"{name}_w{index}"), names, least)
+        _word(element, page, word, names.take(f"{name}_w{index}"), names, least, glyphs)
     if not line.words:  # the schema wants a String in every line
         _add(element, "String", ID=names.take(f"{name}_w0"), CONTENT="", **_place(points))
 
 
-def _word(parent: Any, page: Page, word: Word, name: str, names: Names, least: float) -> None:
+def _word(parent: Any, page: Page, word: Word, name: str, names: Names, least: float, glyphs: bool) -> None:
     place, text = _place(_corners(page, word.box)), clean(word.text)
     element = _add(parent, "String", ID=name, CONTENT=text, WC=number(word.confidence), **place)
     if doubtful(word, least):
         element.set("TAGREFS", _DOUBTFUL)
-    for index, glyph in enumerate(word.characters):
+    for index, glyph in enumerate(word.characters if glyphs else ()):
         place, text = _place(_corners(page, glyph.box)), clean(glyph.character)
         _add(element, "Glyph", ID=names.take(f"{name}_g{index}"), CONTENT=text, GC=number(glyph.confidence), **place)
 
