@@ -157,7 +157,7 @@ def step_and_batch(store, changes, graphed):  # noqa: F811
     net = SpikeHTR(settings.model, len(store.charset))
     step = TrainStep(settings, net, make_fabric())
     if graphed:
-        step.graphed = GraphedStep(step._gradients, net.parameters(), step.device)
+        step.graphed = GraphedStep(step._gradients, net.parameters(), [], step.device)
         step.graphed.recordings = Rehearsals()
         step.graphed_update = GraphedUpdate(step._update, net.parameters(), step.optimizer, step.device)
         step.graphed_update.recordings = Rehearsals()

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from spikehtr.baselines.common import BLSTM, Baseline, Columns
 from spikehtr.config import ModelConfig
-from spikehtr.model.reducer import HostCopy
 
 _CHANNELS = (16, 32, 48, 64, 80)
 _DROPOUT = (0.0, 0.0, 0.2, 0.2, 0.2)  # before each convolution
@@ -40,7 +39,7 @@ class CNNBLSTM(Baseline):
                 x = F.max_pool2d(x, 2)
         return x.flatten(1, 2).transpose(1, 2)  # [B, 80, H/8, L0] -> [B, L0, 80 H/8]
 
-    def read(self, tokens: Tensor, lengths: Tensor, known: HostCopy) -> Tensor:
-        z = self.blstm(self.dropout(tokens), known.wait())  # [B, L, 512]
+    def read(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        z = self.blstm(self.dropout(tokens), lengths)  # [B, L, 512]
         logits: Tensor = self.head(self.dropout(z))
         return logits

@@ -9,12 +9,11 @@ from contextlib import nullcontext
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from spikehtr.config import ModelConfig
 from spikehtr.model.masking import column_mask, valid_mask
 from spikehtr.model.network import Network, Output
-from spikehtr.model.reducer import CTCLengthReducer, HostCopy
+from spikehtr.model.reducer import CTCLengthReducer
 
 
 class Columns:
@@ -59,8 +58,8 @@ class Baseline(Network, ABC):
         """[B, C, H, n stride] with ink at 1 and paper and padding at 0 -> [B, n, d], 0 where padded."""
 
     @abstractmethod
-    def read(self, tokens: Tensor, lengths: Tensor, known: HostCopy) -> Tensor:
-        """[B, L, d], [B] and the same on its way to the host -> logits [B, L, V]"""
+    def read(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """[B, L, d], [B] -> logits [B, L, V]"""
 
     @property
     def reduces(self) -> bool:
@@ -73,15 +72,13 @@ class Baseline(Network, ABC):
         full = widths is None and images.shape[-1] % self.stride == 0
         images, widths = self.prepare(images, widths)
         whole = -(-widths // self.stride)  # [B], tokens of each line
-        known = HostCopy(whole)  # asked for early, so that nothing waits for it
         own = Columns(widths, images.shape[-1], full)
         tokens = self.features(own(1 - images), own)  # [B, L0, d]
         if self.reduces:
             tokens, lengths, spans = self.reduce(tokens, whole, min_lengths)
-            known = HostCopy(lengths)
         else:
             lengths, spans = whole, one_each(whole, tokens.shape[1])
-        logits = self.read(tokens, lengths, known)
+        logits = self.read(tokens, lengths)
         aux_logits = self.shortcut(tokens) if self.shortcut is not None else None
         return Output(logits, lengths, aux_logits, spans, lengths / whole)
 
@@ -130,16 +127,47 @@ class Shortcut(nn.Module):
 
 
 class BLSTM(nn.Module):
-    """Bidirectional LSTM layers over each line's own tokens: [B, L, d], lengths on the host -> [B, L, 2 hidden]."""
+    """Bidirectional LSTM layers over each line's own tokens: [B, L, d], lengths [B] -> [B, L, 2 hidden].
+
+    Rows are padded, not packed: the backward direction reads each line reversed by its own length, so padding always
+    comes last and reaches nothing. Lengths stay on the device, so a pass can be recorded and traced. Rows past a line's
+    length mean nothing.
+    """
 
     def __init__(self, dim: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(dim, hidden, layers, batch_first=True, bidirectional=True, dropout=dropout)
+        dims = [dim] + [2 * hidden] * (layers - 1)
+        self.ahead = nn.ModuleList(nn.LSTM(d, hidden, batch_first=True) for d in dims)
+        self.behind = nn.ModuleList(nn.LSTM(d, hidden, batch_first=True) for d in dims)
+        self.dropout = nn.Dropout(dropout)
+        self._register_load_state_dict_pre_hook(_split_directions)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
-        out: Tensor = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=tokens.shape[1])[0]
-        return out
+        order = reversed_rows(lengths, tokens.shape[1])  # [B, L]
+        z = tokens
+        for layer, (ahead, behind) in enumerate(zip(self.ahead, self.behind, strict=True)):
+            z = self.dropout(z) if layer else z
+            z = torch.cat([ahead(z)[0], _reorder(behind(_reorder(z, order))[0], order)], dim=-1)
+        return z
+
+
+def reversed_rows(lengths: Tensor, size: int) -> Tensor:
+    """The order that reverses each line by its own length and leaves its padding: [B] -> [B, size]"""
+    place = torch.arange(size, device=lengths.device)
+    return torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)
+
+
+def _reorder(rows: Tensor, order: Tensor) -> Tensor:
+    """[B, L, d], [B, L] -> [B, L, d]"""
+    return rows.gather(1, order[..., None].expand_as(rows))
+
+
+def _split_directions(state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """Model files of before have one nn.LSTM of all layers and both directions: `lstm.weight_ih_l1_reverse`."""
+    for name in [name for name in state if name.startswith(f"{prefix}lstm.")]:
+        kind, layer = name.removeprefix(f"{prefix}lstm.").removesuffix("_reverse").rsplit("_l", 1)
+        direction = "behind" if name.endswith("_reverse") else "ahead"
+        state[f"{prefix}{direction}.{layer}.{kind}_l0"] = state.pop(name)
 
 
 class ResidualBlock(nn.Module):

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from spikehtr.baselines.common import Baseline, Columns, ResidualBlock
 from spikehtr.config import ModelConfig
 from spikehtr.model.masking import column_mask, hide_spans, valid_mask, wide
-from spikehtr.model.reducer import HostCopy
 
 _DIM, _HEADS, _LAYERS, _MLP_RATIO = 768, 6, 4, 4
 _STAGES = ((4, (2, 1)), (2, (2, 2)), (1, (2, 2)))  # part of the full width, and stride of the first of two blocks
@@ -55,10 +54,10 @@ class HTRVT(Baseline):
         if self.training:
             c = self.config.baseline
             tokens = hide_spans(tokens, lengths, self.mask_token, c.mask_ratio, c.mask_span)
-        tokens = tokens + positions(tokens.shape[1], tokens.shape[2]).to(tokens)
+        tokens = tokens + positions(tokens.shape[1], tokens.shape[2], tokens.device).to(tokens.dtype)
         return tokens * valid_mask(lengths, tokens.shape[1])[..., None]
 
-    def read(self, tokens: Tensor, lengths: Tensor, known: HostCopy) -> Tensor:
+    def read(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         inside = valid_mask(lengths, tokens.shape[1])  # [B, L]
         z = tokens
         for layer in self.layers:
@@ -110,8 +109,8 @@ def line_norm(x: Tensor, inside: Tensor, eps: float = 1e-5) -> Tensor:
     return centred * torch.rsqrt(centred.square().sum(dims, keepdim=True) / count + eps)
 
 
-def positions(length: int, dim: int) -> Tensor:
+def positions(length: int, dim: int, device: torch.device | None = None) -> Tensor:
     """Sines and cosines of falling frequency, fixed: [length, dim]"""
-    rate = torch.exp(torch.arange(dim // 2) * (-math.log(10000.0) / (dim // 2)))
-    angle = torch.arange(length)[:, None] * rate  # [length, dim/2]
+    rate = torch.exp(torch.arange(dim // 2, device=device) * (-math.log(10000.0) / (dim // 2)))
+    angle = torch.arange(length, device=device)[:, None] * rate  # [length, dim/2]
     return torch.cat([angle.sin(), angle.cos()], dim=1)

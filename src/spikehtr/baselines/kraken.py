@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from spikehtr.baselines.common import BLSTM, Baseline, Columns
 from spikehtr.config import ModelConfig
-from spikehtr.model.reducer import HostCopy
 
 _CONVS = ((32, 13), (32, 13), (64, 9), (64, 9))  # channels and width of the kernel, 3 rows high
 _POOLED = 3  # the first blocks halve height and width
@@ -42,11 +41,11 @@ class Kraken(Baseline):
                 x = F.max_pool2d(x, 2)
         return x.flatten(1, 2).transpose(1, 2)  # [B, 64, H/8, L0] -> [B, L0, 64 H/8]
 
-    def read(self, tokens: Tensor, lengths: Tensor, known: HostCopy) -> Tensor:
+    def read(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         z = tokens  # [B, L, d]
         for layer, blstm in enumerate(self.blstms):
             if layer:
                 z = F.dropout1d(z.transpose(1, 2), self.drop(_MAP_DROPOUT), self.training).transpose(1, 2)
-            z = blstm(z, known.wait())  # [B, L, 400]
+            z = blstm(z, lengths)  # [B, L, 400]
         logits: Tensor = self.head(F.dropout(z, self.drop(_HEAD_DROPOUT), self.training))
         return logits

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from spikehtr.baselines.common import BLSTM, Baseline, Columns, ResidualBlock, Shortcut
 from spikehtr.config import ModelConfig
-from spikehtr.model.reducer import HostCopy
 
 _STEM = 32
 _STAGES = ((2, 64), (3, 128), (2, 256))  # blocks and channels, with 2x2 max pooling between the stages
@@ -45,6 +44,6 @@ class Retsinas(Baseline):
                 x = block(x, own)
         return x.amax(2).transpose(1, 2)  # [B, 256, H/16, L0], the strongest row of each column -> [B, L0, 256]
 
-    def read(self, tokens: Tensor, lengths: Tensor, known: HostCopy) -> Tensor:
-        logits: Tensor = self.head(self.dropout(self.blstm(tokens, known.wait())))
+    def read(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.dropout(self.blstm(tokens, lengths)))
         return logits

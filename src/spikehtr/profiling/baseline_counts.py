@@ -9,13 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from spikehtr.baselines import build
 from spikehtr.baselines.common import Baseline, Columns
 from spikehtr.baselines.htr_vt import Attention
 from spikehtr.config import Config
-from spikehtr.model.reducer import HostCopy
 from spikehtr.profiling.counts import PAPER_RATIO, layer_macs
 
 
@@ -78,16 +76,17 @@ def _run(net: Baseline, width: int, ratio: float, macs: Counter[str]) -> tuple[i
         left = max(1, round(ratio * tokens.shape[1]))
         lengths = torch.tensor([left])
         part = "sequence part"
-        net.read(tokens[:, :left], lengths, HostCopy(lengths))
+        net.read(tokens[:, :left], lengths)
     finally:
         for handle in handles:
             handle.remove()
     return tokens.shape[1], left
 
 
-def _macs(module: nn.Module, x: Tensor | PackedSequence, y: Any) -> int:
-    if isinstance(x, PackedSequence):  # of an LSTM: every weight meets every token once
-        return x.data.shape[0] * sum(p.numel() for name, p in module.named_parameters() if name.startswith("weight"))
+def _macs(module: nn.Module, x: Tensor, y: Any) -> int:
+    if isinstance(module, nn.LSTM):  # every weight meets every token once
+        weights = sum(p.numel() for name, p in module.named_parameters() if name.startswith("weight"))
+        return x.shape[:-1].numel() * weights
     if isinstance(module, Attention):  # q k^T and its product with v; its linear maps are counted by themselves
         return 2 * x.shape[0] * x.shape[1] ** 2 * x.shape[2]
     return layer_macs(module, x, y)

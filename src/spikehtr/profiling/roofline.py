@@ -121,8 +121,8 @@ class OpTable:
         """Add one call; a later pass over other lines adds to the same rows (`calls` is cleared in between)."""
         call = self.calls[name]
         self.calls[name] += 1
-        if isinstance(module, nn.LSTM):  # packed tokens, and the last states beside them
-            inputs, output = (inputs[0].data,), output[0].data
+        if isinstance(module, nn.LSTM):  # tokens, and the last states beside them
+            output = output[0]
         learns = output.requires_grad
         if isinstance(module, nn.BatchNorm2d) and not module.training:
             return
@@ -132,7 +132,7 @@ class OpTable:
             forward, backward = (flops, 4 * size, 0), (2 * flops, 7 * size, 0)
         elif isinstance(module, nn.LSTM):
             weights = sum(p.numel() for p in module.parameters())
-            flops = 2 * len(output) * weights
+            flops = 2 * output.shape[:-1].numel() * weights
             read = inputs[0].numel()
             forward = (flops, read + output.numel(), weights)
             backward = (2 * flops, output.numel() + 2 * read, 2 * weights)

@@ -38,9 +38,12 @@ class GraphedStep:
     what changes from step to step lives in a tensor on the device instead.
     """
 
-    def __init__(self, work: Work, parameters: Iterable[Tensor], device: torch.device) -> None:
+    def __init__(
+        self, work: Work, parameters: Iterable[Tensor], buffers: Iterable[Tensor], device: torch.device
+    ) -> None:
+        """`buffers`: what a pass changes beside the gradients (running statistics); recording one must not."""
         self.work, self.device = work, device
-        self.parameters = [p for p in parameters if p.requires_grad]
+        self.parameters, self.buffers = [p for p in parameters if p.requires_grad], list(buffers)
         self.recordings: Recordings[_Held] = Recordings(device)
 
     def __call__(self, batch: Batch, flag: bool, seed: int) -> Tensor:
@@ -53,7 +56,10 @@ class GraphedStep:
         held = self.recordings.get(key)
         if held is None:
             static = Batch(*(value.to(self.device, copy=True) for value in batch))
+            before = [buffer.clone() for buffer in self.buffers]
             held = self.recordings.add(key, lambda: self._run(static, flag))
+            for buffer, value in zip(self.buffers, before, strict=True):
+                buffer.copy_(value)
         for place, value in zip(held.batch, batch, strict=True):
             place.copy_(value, non_blocking=True)
         torch.manual_seed(seed)

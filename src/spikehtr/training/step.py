@@ -27,7 +27,7 @@ from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.annealing import bypass_ceiling, hold_below, shortcuts, spike_softness, surrogate_sharpness
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.graphs import GraphedStep, GraphedUpdate, pad_batch
-from spikehtr.training.optim import WeightAverage, make_optimizer
+from spikehtr.training.optim import WeightAverage, kept_buffers, make_optimizer
 from spikehtr.training.teacher import Teacher
 
 _WAITS = (5, 10, 20, 30, 60, 60)  # seconds, where a step finds too little memory on a card that others use, too
@@ -66,7 +66,7 @@ class TrainStep:
         self.graphed_update: GraphedUpdate | None = None
         self.compiled = self.device.type != "cuda"  # whether the kernels are
         if self._can_graph():
-            self.graphed = GraphedStep(self._gradients, net.parameters(), self.device)
+            self.graphed = GraphedStep(self._gradients, net.parameters(), kept_buffers(net).values(), self.device)
         if self._alone():
             self.graphed_update = GraphedUpdate(self._update, net.parameters(), self.optimizer, self.device)
 
@@ -80,7 +80,7 @@ class TrainStep:
 
     def _can_graph(self) -> bool:
         """Whether a pass can be recorded: by kernels of which none waits for the device."""
-        ready = self.config.model.arch == "spike-htr" and (self.teacher is None or self.teacher.recordable)
+        ready = self.teacher is None or self.teacher.recordable
         return self._alone() and ready and kernels.fast(next(self.net.parameters()))
 
     def __call__(self, batch: Batch, moment: Moment, indices: Indices | None = None) -> Tensor:
@@ -92,7 +92,7 @@ class TrainStep:
         for group in self.optimizer.param_groups:
             group["lr"] = moment.rate
         self._anneal(surrogate_sharpness(self.config, moment.progress), spike_softness(self.config, moment.progress))
-        if self.graphed is not None and not self.compiled:
+        if self.graphed is not None and not self.compiled and self.config.model.arch == "spike-htr":
             self._compile(batch)
         numbers = self._patiently(lambda: self._learn_from(batch, moment, indices))
         norm = self.graphed_update(moment.rate) if self.graphed_update is not None else self._update()
