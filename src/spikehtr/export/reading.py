@@ -42,6 +42,7 @@ def describe(loaded: Loaded, channels: int, precision: str) -> dict[str, str]:
         "charset": json.dumps(loaded.charset.characters, ensure_ascii=False),
         "notes": json.dumps(loaded.notes, ensure_ascii=False),
         "channels": str(channels),
+        "stride": str(loaded.net.stride),
         "precision": precision,
     }
 
