@@ -3,21 +3,25 @@
 import contextlib
 import io
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from export_help import loaded, place, simplify
-from filelock import FileLock
+from export_help import exported, simplify
 from PIL import Image
 
 from conftest import draw_line
 from spikehtr.assets import SAMPLE_LINE
 from spikehtr.export import program
 from spikehtr.recognizer import Recognizer
-from spikehtr.weights import Loaded, load_model, save_model
+from spikehtr.weights import Loaded, load_model
 
 DOCS = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
-BLOCKS = {("onnx" if "onnxruntime" in code else "torch"): code for code in re.findall(r"```python\n(.*?)```", DOCS, re.S)}
+BLOCKS = {
+    ("onnx" if "onnxruntime" in code else "torch"): code for code in re.findall(r"```python\n(.*?)```", DOCS, re.S)
+}
 
 
 def sloping_line(file: Path) -> None:
@@ -47,40 +51,30 @@ def write(kind: str, model: Loaded, folder: Path) -> None:
 
 
 @pytest.fixture(scope="session", params=["onnx", "torch"])
-def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A small network that makes lines level, exported once a session."""
+def small(request, tmp_path_factory):
+    """A small network that makes lines level, and its file (those of test_onnx.py and test_program.py)."""
     if request.param == "onnx":
         for name in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(name, reason="the extra `export` is not installed")
-    folder = place(tmp_path_factory) / f"documented-{request.param}"
-    with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
-        simplify(patch)
-        if not (folder / "m.safetensors").exists():
-            folder.mkdir()
-            model = loaded(timesteps=1, mixer__blocks=["LA"])
-            model = model._replace(config=model.config.with_overrides({"data.straighten": True}))
-            write(request.param, model, folder)
-            save_model(folder / "m.safetensors", model.net, model.config, model.charset, model.notes)
-    return request.param, folder
+        return "onnx", *exported(tmp_path_factory, "onnx", ".onnx", timesteps=1, mixer__blocks=["LA"])[:2]
+    return "torch", *exported(tmp_path_factory, "torch", ".pt2", timesteps=1, mixer__blocks=["QK"])[:2]
 
 
-def test_the_documented_code_prints_what_the_model_reads(small, monkeypatch):
-    kind, folder = small
+def test_the_documented_code_prints_what_the_model_reads(small, tmp_path, monkeypatch):
+    kind, model_file, file = small
     simplify(monkeypatch)
-    printed = run(kind, folder, monkeypatch)
-    files = [folder / "line.png", folder / "another.png"]
-    model = Recognizer.load(folder / "m.safetensors", precision="fp32")
+    shutil.copy(file, tmp_path / f"best{file.suffix}")
+    printed = run(kind, tmp_path, monkeypatch)
+    lines = [tmp_path / "line.png", tmp_path / "another.png"]
+    model = Recognizer.load(model_file, precision="fp32")
     assert model.config.data.straighten
-    assert printed == [line.text for line in model.transcribe(files)]
+    assert printed == [line.text for line in model.transcribe(lines)]
     assert all(printed)
-    crooked = Recognizer.load(folder / "m.safetensors", precision="fp32", straighten=False)
-    assert crooked.transcribe(files[0]).text != printed[0]  # so the preparation is what makes the difference
+    crooked = Recognizer.load(model_file, precision="fp32", straighten=False)
+    assert crooked.transcribe(lines[0]).text != printed[0]  # so the preparation is what makes the difference
 
 
-def test_lines_are_prepared_without_torch(monkeypatch):
-    import subprocess
-    import sys
-
+def test_lines_are_prepared_without_torch():
     code = "import sys, spikehtr.export.preparing; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from spikehtr.errors import SpikeHTRError, reason_of
@@ -34,6 +34,8 @@ def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: 
     onnx, _ = need("onnx", "onnxscript")
     if kind == "fp64" and loaded.config.model.neuron == "gelu":
         raise SpikeHTRError("onnxruntime has no GELU in fp64; without spikes rounding decides no text, so take fp32")
+    if kind == "fp64" and any(isinstance(module, nn.LSTM) for module in loaded.net.modules()):
+        raise SpikeHTRError("onnxruntime has no LSTM in fp64; without spikes rounding decides no text, so take fp32")
     net = copy.deepcopy(loaded.net).double() if kind == "fp64" else loaded.net
     model = translate(trace(net, channels, "operation"), INPUTS, OUTPUTS)
     _tidy(model)

@@ -7,7 +7,7 @@ of ours, it becomes a loop in the graph (`scan`).
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
 Way = Literal["operation", "loop"]
+Net = TypeVar("Net", bound=nn.Module)
+_PARTS = ("ih", "hh")  # of PyTorch's names: for what is read, and for what is remembered
 
 
-def with_graph_lstms(net: nn.Module, way: Way) -> nn.Module:
+def with_graph_lstms(net: Net, way: Way) -> Net:
     """A network whose LSTMs can be traced; itself where it has none."""
     if not any(isinstance(module, nn.LSTM) for module in net.modules()):
         return net
@@ -31,11 +33,11 @@ def with_graph_lstms(net: nn.Module, way: Way) -> nn.Module:
 
 @torch.library.custom_op("spikehtr::lstm", mutates_args=())
 def lstm(x: Tensor, w: Tensor, r: Tensor, b: Tensor, hidden_size: int) -> Tensor:
-    """x [B, L, d]; w [1, 4h, d], r [1, 4h, h] and b [1, 8h] as ONNX has them, gates in the order i, o, f, c -> [B, L, h]"""
+    """[B, L, d] -> [B, L, h]; w [1, 4h, d], r [1, 4h, h], b [1, 8h] as ONNX has them, gates in the order i, o, f, c."""
     b_ih, b_hh = b[0].split(4 * hidden_size)
     weights = [_in_order(value, (0, 2, 3, 1)) for value in (w[0], r[0], b_ih, b_hh)]
     start = x.new_zeros(1, len(x), hidden_size)
-    out: Tensor = torch._VF.lstm(x, (start, start), weights, True, 1, 0.0, False, False, True)[0]  # type: ignore[attr-defined]
+    out: Tensor = torch._VF.lstm(x, (start, start), weights, True, 1, 0.0, False, False, True)[0]
     return out.clone()
 
 
@@ -71,13 +73,15 @@ class _Loop(nn.Module):
     def __init__(self, source: nn.LSTM) -> None:
         super().__init__()
         self.hidden_size = source.hidden_size
-        for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
-            self.register_parameter(name, nn.Parameter(getattr(source, name).detach()))
+        self.weight_ih, self.weight_hh = (
+            nn.Parameter(getattr(source, f"weight_{part}_l0").detach()) for part in _PARTS
+        )
+        self.bias_ih, self.bias_hh = (nn.Parameter(getattr(source, f"bias_{part}_l0").detach()) for part in _PARTS)
 
     def forward(self, x: Tensor) -> tuple[Tensor, None]:
-        seen = F.linear(x, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0).transpose(0, 1)  # [L, B, 4h]
+        seen = F.linear(x, self.weight_ih, self.bias_ih + self.bias_hh).transpose(0, 1)  # [L, B, 4h]
         start = x.new_zeros(x.shape[0], self.hidden_size)
-        weight = self.weight_hh_l0.t()
+        weight = self.weight_hh.t()
 
         def step(state: tuple[Tensor, Tensor], column: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
             h, c = state

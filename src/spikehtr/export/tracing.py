@@ -55,7 +55,6 @@ class Frames(nn.Module):
         logits, _ = net.decode(reduction.tokens[:, :, :longest], reduction.lengths)
         return logits, reduction.lengths, reduction.spans[:, :longest]
 
-
     def _baseline(self, images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The network's own pass, without the rows that no line has.
 
