@@ -93,7 +93,7 @@ def run(inputs: Path, output: Path, model: Path, *more: str, kill_at: int = 0) -
         nonlocal peak
         while process.poll() is None:
             peak = max(peak, memory(process.pid))
-            if kill_at and len(list(output.glob("*.xml"))) >= kill_at:
+            if kill_at and len(list(output.glob("*.alto.xml"))) >= kill_at:
                 process.send_signal(signal.SIGKILL)
             time.sleep(0.02)
 
@@ -130,12 +130,12 @@ def main() -> None:
         whole = results_in(folder / "whole")
         listed = {Path(row.strip().split(":")[0]).stem for row in errors.splitlines() if row.startswith("  ")}
         print(f"{options.pages} pages, {len(bad)} of them broken: {seconds:.0f} s, exit code {code}")
-        good = {f"{number:04d}.xml" for number in range(options.pages)} - {f"{stem}.xml" for stem in bad}
+        good = {f"{number:04d}.alto.xml" for number in range(options.pages)} - {f"{stem}.alto.xml" for stem in bad}
         print(f"  transcribed {len(whole)}; all good ones: {set(whole) == good}")
         print(f"  listed {len(listed)}; just the broken ones: {listed == bad}")
         print(f"  peak memory {small:.0f} MiB for {options.pages // 4} pages, {peak:.0f} MiB for {options.pages}")
         code, *_ = run(many, folder / "part", options.model, kill_at=options.pages // 3)
-        left = len(list((folder / "part").glob("*.xml")))
+        left = len(list((folder / "part").glob("*.alto.xml")))
         code, errors, *_ = run(many, folder / "part", options.model, "--resume")
         same = results_in(folder / "part") == whole
         print(f"  killed after {left} pages, resumed: {errors.splitlines()[0]}; same files: {same}")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from spikehtr.errors import SpikeHTRError
 
+# What os.link says where the disk has no hard links, or none for files of other owners.
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+def whole_file(path: str | os.PathLike[str], place: Callable[[Path, Path], object] = os.replace) -> Iterator[Path]:
     """Yields a temporary name beside `path`; what is written there takes the name when the block ends well.
 
-    A link is followed, not replaced. On an error nothing is left behind.
+    A link is followed, not replaced. On an error nothing is left behind. `place` gives the temporary file its name.
     """
     target = Path(path).resolve()
     # Of the name only a beginning, to know it by: names are limited in bytes, of which a character may need four.
@@ -30,9 +34,23 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         if temporary.stat().st_mode != usual:  # a library may keep to its user what it writes
             with suppress(OSError):
                 temporary.chmod(usual)
-        temporary.replace(target)
+        place(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def take_free_name(file: Path, target: Path) -> None:
+    """Rename a file to a name that nothing has; FileExistsError where something has it."""
+    try:
+        os.link(file, target)  # unlike a rename it never replaces anything
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        file.rename(target)
+    else:
+        file.unlink()
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -187,4 +187,7 @@ FINE_TUNING: dict[str, Any] = {
     "training.validate_every": 4,
     "data.train_lines": 0,
 }
+# The most lines a batch has on a CPU, where a preset asks for more. There lines/s do not grow with the batch
+# (docs/training.md), so that larger ones are but fewer and longer steps.
+CPU_BATCH = 16
 PRESETS = (*TIERS, *BASELINES)

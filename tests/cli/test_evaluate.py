@@ -300,3 +300,16 @@ class TestReadings:
         code, _, err = run(str(tmp_path / "their.tsv"), "-d", "old", "-s", "model.reducer.mode=none")
         assert code == 2
         assert "have been read" in err
+
+
+def test_networks_of_two_heights_are_compared_on_one_store(run, place):
+    assert command("data", "compile", "old", "new", "-o", "both.arrow", "--height", "32").returncode == 0
+    code, out, err = run("tall.safetensors", "a.safetensors", "-d", "both.arrow", "--json")
+    assert code == 0
+    assert err.count("both.arrow holds lines 32 pixels high, scaled to 24 here from that") == 1
+    result = json.loads(out)
+    assert result["lines"] == 6
+    assert set(result["sets"]) == {"old", "new"}
+    # The one of the store's own height reads as it does without the store.
+    alone = json.loads(run("tall.safetensors", "-d", "old", "-d", "new", "--json")[1])
+    assert [line["text"] for line in alone["predictions"]] == [line["text_A"] for line in result["predictions"]]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from lxml import etree
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 from typer.testing import CliRunner, Result
 
 from pages_help import save_random, simple_page
@@ -19,7 +18,7 @@ from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages import origins
 from spikehtr.pages.inputs import find_sources
-from spikehtr.pages.page_images import save_image
+from spikehtr.pages.page_images import page_image
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def make(file: Path, pages: list[Image.Image]) -> Path:
 
 
 def results(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.name != origins.FILE)
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
 @pytest.mark.parametrize("form", ["page", "alto"])
@@ -59,10 +58,12 @@ def test_results_of_a_document_are_training_data_with_their_images(
     out = tmp_path / "out"
     done = run(model, document, "-f", form, "-o", out, "--images", "--dpi", "150")
     assert done.exit_code == 0, done.output
-    assert results(out) == ["letter-0001.png", "letter-0001.xml", "letter-0002.png", "letter-0002.xml"]
+    suffix = ".alto.xml" if form == "alto" else ".xml"
+    names = [f"letter-000{number}" for number in (1, 2)]
+    assert results(out) == sorted([f"{name}{end}" for name in names for end in (".png", suffix)])
     document.unlink()  # nothing needs it any more
     for number, page in enumerate(pages, start=1):
-        text = (out / f"letter-000{number}.xml").read_text(encoding="utf-8")
+        text = (out / f"letter-000{number}{suffix}").read_text(encoding="utf-8")
         assert f"letter-000{number}.png" in text
         assert "frame {" not in text
         if form == "alto":
@@ -118,28 +119,37 @@ def test_images_beside_their_document_are_results_and_no_inputs(model: Path, tmp
     assert [source.path.name for source in find_sources([str(tmp_path)]).sources] == ["d-0001.png", "d-0002.png"]
 
 
-def test_an_image_that_we_did_not_write_or_that_was_changed_is_left_alone(model: Path, tmp_path: Path) -> None:
+def test_an_image_that_we_did_not_write_is_left_alone_and_its_page_too(model: Path, tmp_path: Path) -> None:
     document, out = make(tmp_path / "d.tif", [tinted(0)]), tmp_path / "out"
     out.mkdir()
     Image.new("L", (30, 30), 7).save(out / "d.png")
     before = (out / "d.png").read_bytes()
     done = run(model, document, "-f", "page", "-o", out, "--images")
     assert done.exit_code == 1
-    assert "d.png is there and not as we write it: move it away, or give another folder" in done.stderr
+    assert str(out / "d.png") in done.stderr
     assert (out / "d.png").read_bytes() == before
-    assert results(out) == ["d.png"]
-    (out / "d.png").unlink()
+    assert results(out) == ["d.png"]  # no result either: it would name that image
+    assert run(model, document, "-f", "page", "-o", out, "--images", "--overwrite").exit_code == 0
+    assert (out / "d.png.bak").read_bytes() == before
+    assert results(out) == ["d.png", "d.png.bak", "d.xml"]
+
+
+def test_an_image_that_was_changed_is_left_alone(model: Path, tmp_path: Path) -> None:
+    document, out = make(tmp_path / "d.tif", [tinted(0)]), tmp_path / "out"
     assert run(model, document, "-f", "page", "-o", out, "--images").exit_code == 0
     with Image.open(out / "d.png") as image:
-        note = PngInfo()
-        for key, value in image.text.items():  # type: ignore[attr-defined]
-            note.add_text(key, value)
-        changed = image.copy()
-    changed.putpixel((0, 0), (1, 2, 3))
-    changed.save(out / "d.png", pnginfo=note)
+        changed = image.transpose(Image.Transpose.ROTATE_180)
+    changed.save(out / "d.png")
     before = (out / "d.png").read_bytes()
     assert run(model, document, "-f", "page", "-o", out, "--images").exit_code == 1
     assert (out / "d.png").read_bytes() == before
+
+
+def test_images_are_known_again_without_the_notes_of_the_folder(model: Path, tmp_path: Path) -> None:
+    document, out = make(tmp_path / "d.tif", [tinted(0)]), tmp_path / "out"
+    for _ in range(2):
+        assert run(model, document, "-f", "page", "-o", out, "--images").exit_code == 0
+        (out / origins.FILE).unlink()
 
 
 def test_resume_makes_up_for_images_that_a_run_before_did_without(model: Path, tmp_path: Path) -> None:
@@ -162,7 +172,7 @@ def test_tiff_of_any_mode_becomes_an_image_that_reads_the_same(mode: str, tmp_pa
     else:
         page = gray.convert("RGB").convert(mode) if mode in ("CMYK", "P") else gray.convert(mode)
     page.save(tmp_path / "p.tif")
-    save_image(open_whole(tmp_path / "p.tif", 1), tmp_path / "p.png", "p.tif", 1)
+    (tmp_path / "p.png").write_bytes(page_image(open_whole(tmp_path / "p.tif", 1), "p.tif", 1))
     one, other = (np.asarray(open_gray(tmp_path / name)).astype(int) for name in ("p.tif", "p.png"))
     assert np.abs(one - other).max() <= (1 if mode == "CMYK" else 0)
 

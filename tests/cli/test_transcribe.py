@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,8 @@ def make(folder: Path, names: list[str]) -> list[Path]:
 
 
 def files_in(folder: Path) -> list[str]:
-    found = (path for path in folder.rglob("*") if path.is_file() and path.name != origins.FILE)
+    notes = (origins.FILE, origins.LOCK)
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name not in notes)
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
@@ -71,7 +71,7 @@ def test_a_mixture_with_bad_files_among_it(model: Path, tmp_path: Path) -> None:
     [
         ("json", ".json", '{\n "format": "spikehtr-page-1"'),
         ("page", ".xml", "<?xml"),
-        ("alto", ".xml", "<?xml"),
+        ("alto", ".alto.xml", "<?xml"),
         ("hocr", ".html", "<?xml"),
     ],
 )
@@ -133,11 +133,32 @@ def test_resume_with_the_results_among_the_inputs(output: str, tmp_path: Path, m
 
 def test_resume_takes_no_result_of_another_format_for_one(tmp_path: Path) -> None:
     (file,) = make(tmp_path, ["a.png"])
-    for form, known in (("page", False), ("page", True), ("alto", False), ("alto", True)):
+    for form, known in (("page", False), ("page", True), ("alto", False), ("alto", True), ("page", True)):
         result = bare(file, "--lines-only", "-f", form, "-o", tmp_path / "out", "--resume")
         assert result.exit_code == 0
         assert ("1 page there already" in result.stderr) is known
-        assert sniff(tmp_path / "out" / "a.xml") == {"page": "PcGts", "alto": "alto"}[form]
+    assert sniff(tmp_path / "out" / "a.xml") == "PcGts"
+    assert sniff(tmp_path / "out" / "a.alto.xml") == "alto"
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "content"),
+    [
+        ("page", "a.xml", "<alto/>"),  # as earlier versions named it
+        ("alto", "a.alto.xml", "<PcGts/>"),
+        ("hocr", "a.html", "<html><body>a page of the web</body></html>"),
+        ("json", "a.json", '{"format": "another"}'),
+    ],
+)
+def test_resume_takes_no_file_of_another_kind_for_a_result(form: str, name: str, content: str, tmp_path: Path) -> None:
+    (file,) = make(tmp_path, ["a.png"])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text(content)
+    result = bare(file, "--lines-only", "-f", form, "-o", tmp_path / "out", "--resume")
+    assert result.exit_code == 1
+    assert "there already" not in result.stderr
+    assert "1 file left alone, not known as ours" in result.stderr
+    assert (tmp_path / "out" / name).read_text() == content
 
 
 def test_a_model_without_calibration_reads_with_its_own_confidences(model: Path, tmp_path: Path) -> None:
@@ -247,7 +268,7 @@ def test_lines_only_needs_no_model_and_writes_the_lines_without_text(
     wanted = ["-f", form] if form else []
     result = bare(*files, "--lines-only", "--overlay", "-o", tmp_path / "out", *wanted)
     assert result.exit_code == 0, result.output
-    suffix = {"hocr": ".html", "json": ".json"}.get(form or "", ".xml")
+    suffix = {"hocr": ".html", "json": ".json", "alto": ".alto.xml"}.get(form or "", ".xml")
     named = [tmp_path / "out" / f"{name}{end}" for name in "ab" for end in (suffix, ".overlay.png")]
     assert f"wrote {', '.join(map(str, named))}" in result.stderr
     assert files_in(tmp_path / "out") == sorted(path.name for path in named)
@@ -261,7 +282,7 @@ def test_lines_only_needs_no_model_and_writes_the_lines_without_text(
         assert not any(line.words for line in page.lines)
     elif form != "hocr":  # read by others' programs, and by ours: the same lines, then with text
         (tmp_path / "out" / "a.png").write_bytes(files[0].read_bytes())
-        again = Recognizer.load(model).transcribe_page(tmp_path / "out" / "a.xml")
+        again = Recognizer.load(model).transcribe_page(tmp_path / "out" / f"a{suffix}")
         assert [line.id for line in again.lines] == [line.id for line in read.lines]
         assert all(line.words for line in again.lines)
 
@@ -282,45 +303,11 @@ def test_inputs_are_never_overwritten(model: Path, tmp_path: Path) -> None:
     make(tmp_path, ["a.png"])
     assert run(model, tmp_path / "a.png", "-o", tmp_path, "-f", "page").exit_code == 0
     written = (tmp_path / "a.xml").read_bytes()
-    result = run(model, tmp_path / "a.xml", "-o", tmp_path, "-f", "page")
-    assert "would be overwritten" in str(result.exception)
-    assert (tmp_path / "a.xml").read_bytes() == written
-
-
-BY_HAND = {"text": "by hand", "json": '{"text": "by hand"}', "page": "<PcGts/>", "alto": "<alto/>", "hocr": "<html/>"}
-
-
-@pytest.mark.parametrize("form", list(BY_HAND))
-def test_what_others_wrote_beside_the_inputs_is_replaced_only_on_request(
-    form: str, model: Path, tmp_path: Path
-) -> None:
-    files = make(tmp_path, ["a.png", "b.png"])
-    assert run(model, files[1], "-o", tmp_path, "-f", form).exit_code == 0
-    (ours,) = (path for path in tmp_path.iterdir() if path.suffix not in (".png", ".jsonl"))
-    theirs = ours.with_stem("a")
-    theirs.write_text(BY_HAND[form], encoding="utf-8")
-    result = run(model, *files, "-o", tmp_path, "-f", form)
-    assert result.exit_code == 1
-    assert f"a.png: {theirs} is there and not as we write it" in result.stderr
-    assert theirs.read_text(encoding="utf-8") == BY_HAND[form]
-    assert f"{ours} is there" in result.stderr if form == "text" else "1 page" in result.stderr  # text bears no mark
-    elsewhere = tmp_path / "out" / theirs.name
-    elsewhere.parent.mkdir()
-    elsewhere.write_text(BY_HAND[form], encoding="utf-8")
-    assert run(model, files[0], "-o", tmp_path / "out", "-f", form).exit_code == 0
-    assert run(model, *files, "-o", tmp_path, "-f", form, "--overwrite").exit_code == 0
-    assert elsewhere.read_text(encoding="utf-8") != BY_HAND[form] != theirs.read_text(encoding="utf-8")
-
-
-def test_a_page_file_of_ours_that_was_edited_is_anothers(tmp_path: Path) -> None:
-    (file,) = make(tmp_path, ["a.png"])
-    arguments = (file, "--lines-only", "-o", tmp_path)
-    assert bare(*arguments).exit_code == bare(*arguments).exit_code == 0
-    ours = (tmp_path / "a.xml").read_text(encoding="utf-8")
-    edited = re.sub("<LastChange>.*<", "<LastChange>2150-01-01T00:00:00<", ours)
-    (tmp_path / "a.xml").write_text(edited, encoding="utf-8")
-    assert bare(*arguments).exit_code == 1
-    assert (tmp_path / "a.xml").read_text(encoding="utf-8") == edited
+    for options in ([], ["--overwrite"]):
+        result = run(model, tmp_path / "a.xml", "-o", tmp_path, "-f", "page", *options)
+        assert result.exit_code == 1
+        assert f"{tmp_path / 'a.xml'} is an input too and is left as it is: give another folder" in result.stderr
+        assert (tmp_path / "a.xml").read_bytes() == written
 
 
 @pytest.mark.parametrize("form", ["page", "alto"])
@@ -328,7 +315,7 @@ def test_pages_of_one_file_are_read_back_from_their_own_page(form: str, model: P
     first, second = (simple_page(count, seed=count, size=(700, 200 + 100 * count))[0] for count in (1, 2))
     first.save(tmp_path / "book.tif", save_all=True, append_images=[second])
     assert bare(tmp_path / "book.tif", "--lines-only", "-f", form, "-o", tmp_path).exit_code == 0
-    (tmp_path / "book-0001.xml").unlink()
+    (tmp_path / f"book-0001{origins.SUFFIX['alto' if form == 'alto' else 'page']}").unlink()
     result = run(model, tmp_path, "-f", "json")
     assert result.exit_code == 0
     assert "remarks" not in result.stderr
@@ -465,7 +452,7 @@ def test_a_full_disk_stops_the_run(model: Path, tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("spikehtr.pages.running.whole_file", full)
+    monkeypatch.setattr("spikehtr.pages.keeping.whole_file", full)
     error = run(model, *files, "-o", tmp_path / "out").exception
     assert isinstance(error, SpikeHTRError)
     assert "No space left on device; make room, then go on with --resume" in str(error)

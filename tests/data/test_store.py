@@ -149,8 +149,43 @@ def test_open_lines_compiles_once(tmp_path, monkeypatch):
     assert open_lines([source]).path != first.path
     assert open_lines([first.path]).path == first.path  # a store is opened as it is
     assert len(open_lines([f"store:{first.path}"])) == 8
-    with pytest.raises(SpikeHTRError, match=r"64 pixels high, 32 are asked for"):
-        open_lines([first.path], height=32)
+
+
+def test_a_store_serves_networks_of_every_height(tmp_path, monkeypatch):
+    """At its own height as it is; at another one, its lines are scaled as images of theirs would be, and it is said."""
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    source = write_folder(tmp_path / "src")
+    store, _ = compile_store([source], tmp_path / "lines.arrow", height=48)
+    said = []
+    assert open_lines([store.path], 48, 512, say=said.append).path == store.path
+    assert said == []
+    for height in (32, 96):
+        other = open_lines([store.path], height, 4096, say=said.append)
+        assert (other.height, len(other)) == (height, 8)
+        for row in range(8):
+            assert np.array_equal(other.line(row), scale_line(Image.fromarray(store.line(row)), height))
+            mine, theirs = store.record(row), other.record(row)
+            assert [mine[name] for name in ("id", "text", "split")] == [
+                theirs[name] for name in ("id", "text", "split")
+            ]
+        assert said.pop() == (
+            f"{store.path} holds lines 48 pixels high, scaled to {height} here from that, not from the images; "
+            f"`spikehtr data compile --height {height}` does it from the images"
+        )
+    assert open_lines([store.path, source], 32, say=said.append).height == 32  # one of several, too
+    assert len(said) == 1
+    assert store.path.stat().st_size == (tmp_path / "lines.arrow").stat().st_size
+
+
+def test_lines_fitted_to_a_width_serve_that_width_alone(tmp_path, monkeypatch):
+    """Scaled to another height, the same width in proportion."""
+    monkeypatch.setenv("SPIKEHTR_CACHE", str(tmp_path / "cache"))
+    store, _ = compile_store([write_folder(tmp_path / "src")], tmp_path / "lines.arrow", height=32, max_width=64)
+    assert open_lines([store.path], 64, 128).widths.max() == 128
+    with pytest.raises(StoreError, match=r"a width of 64 at 32 pixels of height, not for 96 at 64"):
+        open_lines([store.path], 64, 96)
+    with pytest.raises(StoreError, match="without --max-width"):
+        open_lines([store.path], 32, 96, straighten=True)
 
 
 def test_programs_that_compile_the_same_at_once_do_not_collide(tmp_path):

@@ -94,7 +94,7 @@ def test_folders_of_pages(tmp_path):
     written(tmp_path, page("pen"), "p1.xml")
     line = '<TextLine ID="l2"><String CONTENT="to"/><SP/><String CONTENT="Paris"/></TextLine>'
     layout = f"<Layout><Page><PrintSpace><TextBlock>{line}</TextBlock></PrintSpace></Page></Layout>"
-    written(tmp_path, f'<alto xmlns="x">{layout}</alto>', "p2.xml")
+    written(tmp_path, f'<alto xmlns="x">{layout}</alto>', "p2.alto.xml")
     written(tmp_path, "<mets/>", "mets.xml")
     told = []
     found = load_readings(tmp_path, told.append)

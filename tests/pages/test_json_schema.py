@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pages_help import random_recognizer, simple_page
+from spikehtr.pages.sealing import sealed
 from spikehtr.pages.tree import Page, Region, TextLine
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "spikehtr-page-1.schema.json").read_text(encoding="utf-8"))
@@ -60,6 +61,7 @@ def test_a_page_with_bare_lines_and_one_without_any() -> None:
     bare = Page("p.png", 9, 9, (Region("r", (TextLine("l", ((0.0, 0.0), (5.0, 0.0), (5.0, 5.0))),)),))
     for page in (bare, Page("p.png", 9, 9, ()), Page("p.tif", 9, 9, (), frame=2)):
         assert faults(json.loads(page.to_json()), SCHEMA) == []
+        assert faults(json.loads(sealed(page.to_json(), "json")), SCHEMA) == [], "as it is in a file"
 
 
 @pytest.mark.parametrize(

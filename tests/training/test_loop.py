@@ -56,6 +56,19 @@ class Epochs(list):
             self.append(told)
 
 
+def test_every_step_and_every_validation_shows_life(store, tmp_path):
+    one, shown, told = run(store, tmp_path / "r", training__batch_size=5, training__epochs=2), [], []
+    one.beat = shown.append
+    one.fit(tell=told.append)
+    steps = [(p.epoch, p.done, p.of) for p in shown if not p.validating]
+    assert steps == [(epoch, done, 5) for epoch in (1, 2) for done in (1, 2, 3, 4, 5)]
+    assert [(p.epoch, p.done, p.of) for p in shown if p.validating] == [(1, 5, 6), (1, 6, 6), (2, 5, 6), (2, 6, 6)]
+    assert all(p.lines_per_second > 0 and 0 < p.progress <= 1 for p in shown)
+    # Both count the 24 lines of an epoch, not five batches of 5, and what is told is told a moment later.
+    last = [p for p in shown if not p.validating and p.done == 5]
+    assert all(t.lines_per_second <= p.lines_per_second for t, p in zip(told, last, strict=True))
+
+
 class Killed(BaseException):
     """Stands for kill -9: nothing is caught, nothing is tidied up."""
 

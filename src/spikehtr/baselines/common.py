@@ -145,7 +145,7 @@ class BLSTM(nn.Module):
         self.ahead = nn.ModuleList(nn.LSTM(d, hidden, batch_first=True) for d in dims)
         self.behind = nn.ModuleList(nn.LSTM(d, hidden, batch_first=True) for d in dims)
         self.dropout = nn.Dropout(dropout)
-        self._register_load_state_dict_pre_hook(_split_directions)
+        self._register_load_state_dict_pre_hook(_split_directions)  # type: ignore[no-untyped-call]
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         order = reversed_rows(lengths, tokens.shape[1])  # [B, L]
@@ -189,5 +189,7 @@ class ResidualBlock(nn.Module):
             self.skip = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
 
     def forward(self, x: Tensor, own: Columns) -> Tensor:
+        if x.is_cuda:  # as its convolutions want them; batch normalisation over rows of channels is faster, too
+            x = x.contiguous(memory_format=torch.channels_last)
         y = F.relu(own(self.norm1(self.conv1(x))))
         return F.relu(own(self.norm2(self.conv2(y)) + self.skip(x)))

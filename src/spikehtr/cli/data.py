@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve, writable
+from spikehtr.cli.options import (
+    AllowUnknown,
+    CharsetMode,
+    ConfigFile,
+    Overrides,
+    Preset,
+    StartFrom,
+    TeacherModel,
+    check_start,
+    fine_tuned,
+    resolve,
+    writable,
+)
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
@@ -36,6 +48,10 @@ def check(
     preset: Preset = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
+    start: StartFrom = None,
+    charset: CharsetMode = None,
+    teacher: TeacherModel = None,
+    allow_unknown: AllowUnknown = False,
     every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
     output: Annotated[
         Optional[Path], typer.Option("--output", "-o", help="Also write the report as JSON here.")
@@ -44,15 +60,26 @@ def check(
 ) -> None:
     """Look every line over before training: what cannot be read, learned or trusted, where it is, and what to do.
 
-    Exit code 0: nothing to mend; 1: something must be mended; 2: wrong use.
+    Give it the settings of the training: -p, -c or --from, and -s. Lines are compiled into the cache as `train` takes
+    them, which then need not be done again. Exit code 0: nothing to mend; 1: something must be mended, though `train`
+    would run without it; 2: `train` would stop here, with the same message, or wrong use.
     """
-    config = resolve(preset, file, overrides)
+    check_start(start, charset, preset, file)
+    config = resolve(preset, file, None if start else overrides)
     if output:
         writable(output)
     from spikehtr.data.check import check_data
+    from spikehtr.training.checking import what_stops
+    from spikehtr.training.job import Job
+    from spikehtr.weights import load_model
 
+    model = load_model(start) if start else None
+    config = fine_tuned(model).with_overrides(overrides or []) if model else config
+    job = Job(config, sources, Path(), start, charset or "extend", allow_unknown=allow_unknown, teacher=teacher)
     with counting("checking lines") as progress:
         found = check_data(sources, config, progress)
+    with counting("compiling lines") as progress:
+        found.stops = what_stops(job, model, found.report, progress)
     text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
     if output:
         with whole_file(output) as temporary:
@@ -62,6 +89,8 @@ def check(
     else:
         _print_splits(found)
         _print_problems(found.report, every)
+    if found.stops is not None:
+        raise SpikeHTRError(found.stops)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -92,6 +121,10 @@ def compile_(
             "--max-width", min=16, help="Fit lines to this data.max_width now: quicker, but for that width only."
         ),
     ] = None,
+    height: Annotated[
+        int,
+        typer.Option("--height", min=8, help="Pixels: the model.height it is for, or the greatest of several."),
+    ] = 64,
     straighten: Annotated[
         bool, typer.Option("--straighten", help="Make lines level, for models with data.straighten=true.")
     ] = False,
@@ -99,15 +132,18 @@ def compile_(
 ) -> None:
     """Read any sources into one fast store.
 
+    A store serves networks of every height: for another one than its own its lines are scaled, once, and it is said.
     A run that was stopped goes on where it was when it is started again. Lines that cannot be used are counted,
     with an example of each kind; those without text aside, the exit code is then 1.
     """
     writable(output)
-    from spikehtr.data.compiling import compile_store
+    from spikehtr.data.compiling import compile_store, scaled_again
     from spikehtr.data.samples import printable
 
     with counting("compiling lines") as progress:
-        store, report = compile_store(sources, output, max_width=max_width, progress=progress, straighten=straighten)
+        store, report = compile_store(sources, output, height, max_width, progress, straighten)
+    for remark in scaled_again(sources, height):
+        typer.echo(remark)
     lines = ", ".join(f"{number} {split}" for split, number in sorted(store.meta["lines"].items()))
     size = output.stat().st_size / 2**20
     typer.echo(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
@@ -12,6 +12,7 @@ from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.config import Config
+    from spikehtr.weights import Loaded
 
 Preset = Annotated[
     Optional[str],
@@ -30,7 +31,30 @@ Overrides = Annotated[
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting, e.g. -s model.timesteps=1. Repeatable."),
 ]
 
-
+StartFrom = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--from",
+        metavar="MODEL",
+        help="Fine-tune this model (bundled: the one that comes along). Its network, losses and augmentation "
+        "hold; length, batches, optimiser and schedule are those of fine-tuning; --set changes them.",
+    ),
+]
+CharsetMode = Annotated[
+    Optional[Literal["keep", "extend", "replace"]],
+    typer.Option(
+        "--charset",
+        help="With --from: keep its characters (lines with others are left out), extend them by the data's "
+        "(the default), or replace them by the data's.",
+    ),
+]
+TeacherModel = Annotated[
+    Optional[Path],
+    typer.Option("--teacher", metavar="MODEL", help="Learn from this model's posteriors too; same characters."),
+]
+AllowUnknown = Annotated[
+    bool, typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows, too.")
+]
 ReadingOverrides = Annotated[
     Optional[list[str]],
     typer.Option(
@@ -62,6 +86,23 @@ def resolve(preset: str | None, file: Path | None, overrides: list[str] | None) 
         raise SpikeHTRError("--preset and --config both name a starting point: give one of them")
     start = Config.load(file) if file else Config.preset(preset or "base")
     return start.with_overrides(overrides or [])
+
+
+def check_start(start: Path | None, charset: str | None, preset: str | None, file: Path | None) -> None:
+    """Whether what is said about a fine-tuning goes together."""
+    if charset and not start:
+        raise SpikeHTRError("--charset says what becomes of the characters of --from MODEL: give that too")
+    if start and (preset or file):
+        raise SpikeHTRError("--from takes its settings from the model file: change them by --set, without -p or -c")
+
+
+def fine_tuned(model: Loaded) -> Config:
+    """The settings with which a model is gone on from, but for --set."""
+    from spikehtr.config import DataConfig
+    from spikehtr.presets import FINE_TUNING
+
+    here = {"data.workers": DataConfig().workers}  # that machine's are not this one's
+    return model.config.with_overrides(FINE_TUNING | here)
 
 
 def writable(path: Path, suffix: str = "") -> Path:

@@ -1,9 +1,18 @@
-"""A progress bar on a terminal, silence elsewhere."""
+"""A progress bar on a terminal; elsewhere silence, or of a training a line now and then."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spikehtr.training.telling import Pulse, Told
+
+# Seconds of silence before a line is said within an epoch, where no bar is drawn: the first soon, later ones rarely.
+_QUIET = (30, 60, 120, 300, 600)
 
 
 @contextmanager
@@ -26,14 +35,68 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         yield lambda done: bar.update(task, completed=done)
 
 
+class TrainingProgress:
+    """How a training goes on: a line for each epoch; within it a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, say: Callable[[str], None], bar: Callable[[float, str], None] | None) -> None:
+        self._say, self._bar = say, bar
+        self._loss = ""  # as last told
+        self._said, self._lines = time.monotonic(), 0  # when the last line was said, and how many within epochs
+
+    def reading(self, lines: int) -> None:
+        if self._bar is not None:
+            self._bar(0.0, f"reading lines, {lines} so far")
+
+    def tell(self, told: Told) -> None:
+        self._loss = f"loss {told.values['loss']:.4f}"
+        if told.epoch_ended:
+            cer = "" if told.cer is None else f", validation CER {told.cer:.2%}{' (best)' if told.best else ''}"
+            speed, left = _speed(told.lines_per_second), spoken(_left(told))
+            self._say(f"epoch {told.epoch}, step {told.step}: {self._loss}{cer}, {speed}, {left} left")
+            self._said = time.monotonic()
+
+    def beat(self, pulse: Pulse) -> None:
+        what = "validating" if pulse.validating else f"epoch {pulse.epoch}"
+        what += f", {pulse.done} of {pulse.of} {'lines' if pulse.validating else 'batches'}"
+        left = f", about {spoken(_left(pulse))} left" if pulse.progress else ""
+        if self._bar is not None:
+            loss = f", {self._loss}" if self._loss and not pulse.validating else ""
+            self._bar(pulse.progress, f"{what}{loss}, {_speed(pulse.lines_per_second)}{left}")
+        elif time.monotonic() - self._said >= _QUIET[min(self._lines, len(_QUIET) - 1)]:
+            self._say(f"{what}: {_speed(pulse.lines_per_second)}{left}")
+            self._said, self._lines = time.monotonic(), self._lines + 1
+
+
 @contextmanager
-def training_bar() -> Iterator[Callable[[float, str], None]]:
-    """Yields a function to call with the share done (0 to 1) and a few words; shows the time left."""
+def training_progress(say: Callable[[str], None]) -> Iterator[TrainingProgress]:
+    """`say` prints a line."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+    if not console.is_terminal:
+        yield TrainingProgress(say, None)
+        return
+    # The time left is ours: rich forgets steps that are more than half a minute ago, and a step may take longer.
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
         task = bar.add_task("training", total=1.0, visible=False)
-        yield lambda done, words: bar.update(task, completed=done, description=words, visible=True)
+        yield TrainingProgress(
+            say, lambda done, words: bar.update(task, completed=done, description=words, visible=True)
+        )
+
+
+def _left(so_far: Told | Pulse) -> float:
+    return so_far.seconds / so_far.progress - so_far.seconds
+
+
+def _speed(lines_per_second: float) -> str:
+    return f"{lines_per_second:.{0 if lines_per_second >= 10 else 1 if lines_per_second >= 1 else 2}f} lines/s"
+
+
+def spoken(seconds: float) -> str:
+    """A time as people say it: 42 s, 7 min, 3 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from spikehtr.cli.options import Overrides
-from spikehtr.cli.progress import counting
+from spikehtr.cli.progress import counting, spoken
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -185,7 +185,6 @@ def _devices(wanted: str) -> list[str]:
 
 
 def _tell_plan(plan: Plan, tasks: Sequence[Task], made: Mapping[Path, Task], devices: Sequence[str], jobs: int) -> None:
-    from spikehtr.cli.train import spoken
     from spikehtr.evaluation.tables import columns
     from spikehtr.studies.estimating import minutes_of
 

@@ -5,23 +5,34 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import ConfigFile, Overrides, Preset, pick_device, resolve
-from spikehtr.cli.progress import counting, training_bar
+from spikehtr.cli.options import (
+    AllowUnknown,
+    CharsetMode,
+    ConfigFile,
+    Overrides,
+    Preset,
+    StartFrom,
+    TeacherModel,
+    check_start,
+    fine_tuned,
+    pick_device,
+    resolve,
+)
+from spikehtr.cli.progress import training_progress
 from spikehtr.errors import SpikeHTRError
-from spikehtr.presets import FINE_TUNING
+from spikehtr.presets import CPU_BATCH
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
     from spikehtr.config import Config
-    from spikehtr.training.loop import Told
 
 
 _ANEW = {"output", "resume", "device", "devices"}  # what may be said of a run that goes on as it was begun
@@ -45,27 +56,9 @@ def train(
     reducer: Annotated[
         bool, typer.Option("--reducer", help="Switch keep-and-merge on, for a baseline too (model.reducer).")
     ] = False,
-    start: Annotated[
-        Optional[Path],
-        typer.Option(
-            "--from",
-            metavar="MODEL",
-            help="Fine-tune this model (bundled: the one that comes along). Its network, losses and augmentation "
-            "hold; length, batches, optimiser and schedule are those of fine-tuning; --set changes them.",
-        ),
-    ] = None,
-    charset: Annotated[
-        Optional[Literal["keep", "extend", "replace"]],
-        typer.Option(
-            "--charset",
-            help="With --from: keep its characters (lines with others are left out), extend them by the data's "
-            "(the default), or replace them by the data's.",
-        ),
-    ] = None,
-    teacher: Annotated[
-        Optional[Path],
-        typer.Option("--teacher", metavar="MODEL", help="Learn from this model's posteriors too; same characters."),
-    ] = None,
+    start: StartFrom = None,
+    charset: CharsetMode = None,
+    teacher: TeacherModel = None,
     teacher_weight: Annotated[
         Optional[float],
         typer.Option("--teacher-weight", min=0.0, help="How much that counts beside CTC (training.teacher_weight)."),
@@ -82,10 +75,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in this folder; no other option is needed.")
     ] = False,
-    allow_unknown: Annotated[
-        bool,
-        typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows, too."),
-    ] = False,
+    allow_unknown: AllowUnknown = False,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Worst lines shown in the report, as pictures.")] = 20,
     half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
@@ -107,10 +97,7 @@ def train(
         )
     if max_steps and max_minutes:
         raise SpikeHTRError("--max-steps and --max-minutes both end the run: give one of them")
-    if charset and not start:
-        raise SpikeHTRError("--charset says what becomes of the characters of --from MODEL: give that too")
-    if start and (preset or file):
-        raise SpikeHTRError("--from takes its settings from the model file: change them by --set, without -p or -c")
+    check_start(start, charset, preset, file)
     if start and arch:
         raise SpikeHTRError("--from takes its network from the model file: leave --arch out")
     if teacher_weight is not None:
@@ -120,8 +107,14 @@ def train(
     # Before torch is loaded: a mistake is answered at once.
     config = None if start or not data else settings(arch, preset, file, reducer, overrides)
     chosen = pick_device(device)
+    if config and not file and (size := _suited_batch(config, chosen, output if resume else None)):
+        preset_size, config = config.training.batch_size, settings(arch, preset, file, reducer, overrides, size)
+        if not resume and config.training.batch_size != preset_size:
+            typer.echo(
+                f"batches of {size} lines, as suits a CPU, not {preset_size} as the settings have it for a GPU; "
+                f"-s training.batch_size={preset_size} for those"
+            )
 
-    from spikehtr.config import DataConfig
     from spikehtr.training.devices import make_fabric, part
     from spikehtr.training.job import Job, carry_out
     from spikehtr.weights import load_header, load_model
@@ -135,8 +128,7 @@ def train(
         job = begun
     else:
         if model:
-            here = {"data.workers": DataConfig().workers}  # that machine's are not this one's
-            config = changed(model.config.with_overrides(FINE_TUNING | here), reducer, overrides)
+            config = changed(fine_tuned(model), reducer, overrides)
         assert config is not None
         assert data is not None
         mode, limits = charset or "extend", (max_steps, max_minutes)
@@ -144,11 +136,11 @@ def train(
     job.claim_folder()
     fabric = make_fabric(chosen, devices, job.config.training.precision)
     fabric.launch()
-    with ExitStack() as last, _one_speaks(fabric), counting("reading lines") as reading, training_bar() as bar:
+    with ExitStack() as last, _one_speaks(fabric), training_progress(typer.echo) as shown:
         last.callback(part)
         if model:
             typer.echo(_fine_tuning(job.config, by_epochs=not (job.max_steps or job.max_minutes)))
-        outcome = carry_out(job, fabric, typer.echo, lambda told: _tell(told, bar), reading, model)
+        outcome = carry_out(job, fabric, typer.echo, shown.tell, shown.reading, model, shown.beat)
         if not outcome.finished:
             again = ["spikehtr", "train", "-o", str(output), "--resume"]
             again += [] if device == "auto" else ["--device", device]
@@ -167,16 +159,36 @@ def _said(ctx: typer.Context) -> list[str]:
 
 
 def settings(
-    arch: str | None, preset: str | None, file: Path | None, reducer: bool, overrides: list[str] | None
+    arch: str | None,
+    preset: str | None,
+    file: Path | None,
+    reducer: bool,
+    overrides: list[str] | None,
+    batch_size: int | None = None,
 ) -> Config:
-    """What --arch, --preset, --config, --reducer and --set ask for together."""
+    """What --arch, --preset, --config, --reducer and --set ask for together.
+
+    `batch_size` takes the place of the preset's; --set still counts more.
+    """
     baseline = None if arch == "spike-htr" else arch
     if baseline and (preset or file):
         raise SpikeHTRError(f"--arch {arch} has its own settings: change them by --set, without -p or -c")
     config = resolve(baseline or preset, file, None)
     if arch and config.model.arch != arch:
         raise SpikeHTRError(f"{preset or file} is for {config.model.arch}, not {arch}: leave --arch out")
+    if batch_size:
+        config = config.with_overrides({"training.batch_size": batch_size})
     return changed(config, reducer, overrides)
+
+
+def _suited_batch(config: Config, device: str, resumed: Path | None) -> int | None:
+    """The size of batches to take instead of a preset's, if any: a run keeps what it was begun with, on any device."""
+    from spikehtr.config import Config as Settings
+    from spikehtr.training.job import SETTINGS
+
+    if resumed and (resumed / SETTINGS).is_file():
+        return Settings.load(resumed / SETTINGS).training.batch_size
+    return CPU_BATCH if device == "cpu" and config.training.batch_size > CPU_BATCH else None
 
 
 def changed(config: Config, reducer: bool, overrides: list[str] | None) -> Config:
@@ -211,20 +223,3 @@ def _one_speaks(fabric: Fabric) -> Iterator[None]:
         for process in processes:
             process.kill()  # it may wait for us for ever
         raise
-
-
-def _tell(told: Told, bar: Callable[[float, str], None]) -> None:
-    loss, speed = f"loss {told.values['loss']:.4f}", f"{told.lines_per_second:.0f} lines/s"
-    bar(told.progress, f"epoch {told.epoch}, {loss}, {speed}")
-    if told.epoch_ended:
-        cer = "" if told.cer is None else f", validation CER {told.cer:.2%}{' (best)' if told.best else ''}"
-        left = told.seconds / told.progress - told.seconds
-        typer.echo(f"epoch {told.epoch}, step {told.step}: {loss}{cer}, {speed}, {spoken(left)} left")
-
-
-def spoken(seconds: float) -> str:
-    """A time as people say it: 42 s, 7 min, 3 h 05 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

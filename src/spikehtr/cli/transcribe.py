@@ -17,6 +17,7 @@ from spikehtr.cli.options import pick_device
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
+    from spikehtr.pages.keeping import State
     from spikehtr.pages.running import Run
 
 
@@ -59,7 +60,8 @@ def transcribe(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Leave pages alone whose result is there.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files beside the inputs even if spikehtr did not write them.")
+        bool,
+        typer.Option("--overwrite", help="Replace also what was changed or is not ours; it is kept as NAME.bak."),
     ] = False,
     kind: Annotated[As, typer.Option("--as", help="What images are; auto: low or very wide ones are lines.")] = As.auto,
     segmenter: Annotated[Finder, typer.Option("--segmenter", help="What finds the lines of pages.")] = Finder.builtin,
@@ -106,7 +108,8 @@ def transcribe(
 
     PAGE and ALTO files keep their lines and ids and get the text. Without --output, results go to the terminal. A page
     (or a given line) that cannot be read is listed at the end, and the exit code is then 1; the others are done all the
-    same.
+    same. A result that somebody changed, or a file that spikehtr did not write, is never replaced unless --overwrite is
+    given: it is listed too.
     """
     form = form or (Form.page if lines_only else Form.text)
     if lines_only:
@@ -164,6 +167,8 @@ def transcribe(
             done()
     if run.origins.trouble:
         run.remarks.append(run.origins.trouble)
+    if run.results is not None:
+        run.remarks += [f"{path}: replaced; what stood there is kept as {kept}" for path, kept in run.results.backups]
     _report(run)
 
 
@@ -208,28 +213,45 @@ def _several(number: int, what: str) -> str:
     return f"{number} {what}" + "s" * (number != 1)
 
 
+def _left(state: State, number: int) -> str:
+    """What is said of files that stand where results would go."""
+    from spikehtr.pages.keeping import State
+    from spikehtr.pages.origins import FILE
+
+    files, replaces = _several(number, "file"), "--overwrite replaces such files and keeps a backup"
+    if state is State.CHANGED:
+        return f"{_several(number, 'result')} left alone, changed since written ({replaces})"
+    if state is State.READ_ONLY:
+        return f"{files} left alone, read-only (make them writable, or give another folder)"
+    reason = f"by another program or an earlier version, or {FILE} was deleted"
+    return f"{files} left alone, not known as ours: {reason} (give another folder; {replaces})"
+
+
 def _report(run: Run) -> None:
     """A word on what was done, and every failure, on stderr; exit code 1 if there was any."""
     from spikehtr.pages.running import NAMED
 
     parts = [f"{_several(run.read, 'page')}, {_several(run.lines, 'line')}"]
     if run.skipped:
-        parts.append(f"{_several(run.skipped, 'page')} there already")
+        changed = f", {run.skipped_changed} of them changed since written" if run.skipped_changed else ""
+        parts.append(f"{_several(run.skipped, 'page')} there already{changed}")
     if run.folder is not None:
         typer.echo("; ".join(parts), err=True)
         if run.written:
             named = ", ".join(map(str, run.written)) if len(run.written) <= NAMED else f"results into {run.folder}"
             typer.echo(f"wrote {named}", err=True)
     failed = [f"{failure.title}: {failure.reason}" for failure in run.failures]
+    left = [(_left(state, len(paths)), list(map(str, paths))) for state, paths in run.left.items()]
     lists = (
         (_several(len(run.remarks), "remark"), run.remarks),
         (f"{_several(len(run.left_out), 'line')} left out", run.left_out),
+        *left,
         (f"{len(failed)} could not be done", failed),
     )
     for title, entries in lists:
         if entries:
             typer.echo("\n  ".join([f"{title}:", *entries]), err=True)
-    if run.left_out or failed:
+    if run.left_out or left or failed:
         raise typer.Exit(1)
 
 

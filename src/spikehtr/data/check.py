@@ -25,7 +25,7 @@ from spikehtr.config import Config
 from spikehtr.data.formats import read
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import Report, Sample, printable
+from spikehtr.data.samples import Report, Sample, printable, without_text
 from spikehtr.text import normalise, show
 
 _CHUNK = 512
@@ -63,10 +63,11 @@ class DataCheck:
     sources: list[str]
     splits: dict[str, SplitSummary]
     report: Report
+    stops: str | None = None  # why `train` would stop at these data, in its words
 
     @property
     def ok(self) -> bool:
-        return self.report.count("error") == 0
+        return self.report.count("error") == 0 and self.stops is None
 
     def to_dict(self) -> dict[str, Any]:
         splits = {}
@@ -80,7 +81,8 @@ class DataCheck:
                 "width_histogram": _histogram(s.widths),
                 "length_histogram": _histogram(s.lengths),
             }
-        return {"sources": self.sources, "ok": self.ok, "splits": splits, **self.report.to_dict()}
+        about = {"sources": self.sources, "ok": self.ok, "stops_training": self.stops}
+        return {**about, "splits": splits, **self.report.to_dict()}
 
 
 def check_data(
@@ -102,9 +104,7 @@ def check_data(
         if progress:
             progress(done)
     if deep:
-        facts = _as_trained(facts)
-        _check_charset(facts, result.report)
-        _check_leaks(facts, result.report)
+        _check_leaks(_as_trained(facts), result.report)
     return result
 
 
@@ -138,6 +138,9 @@ def _outline(line: NDArray[np.uint8]) -> int:
 def _note(sample: Sample, facts: Facts | ImageError, report: Report) -> Facts | None:
     """Report what one sample alone shows; None where it cannot be used."""
     _check_unicode(sample, report)
+    if (empty := without_text(sample)) is not None:
+        report.add(empty.kind, empty.where, empty.message, empty.remedy)
+        return None
     if isinstance(facts, ImageError):
         report.add("unreadable image", sample.origin, str(facts), "replace the image, or take the line out")
         return None
@@ -198,17 +201,6 @@ def _as_trained(facts: list[Facts]) -> list[Facts]:
         return facts
     marked = {line.place for line in facts if line.split != "none"}
     return [line if line.place in marked else replace(line, split="train") for line in facts]
-
-
-def _check_charset(facts: list[Facts], report: Report) -> None:
-    """Characters of other splits that training never shows: the model cannot write them."""
-    known = {c for line in facts if line.split == "train" for c in line.text}
-    for line in facts if known else ():
-        unknown = sorted(set(line.text) - known) if line.split != "train" else []
-        if unknown:
-            message = f"characters that no training line has: {show(unknown)}"
-            remedy = "add such lines to train, or respell; or train with --allow-unknown"
-            report.add("unknown character", line.origin, message, remedy, "warning")
 
 
 def _check_leaks(facts: list[Facts], report: Report) -> None:

@@ -30,8 +30,8 @@ from spikehtr.data.fingerprint import fingerprint
 from spikehtr.data.formats import locate, read
 from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import NO_TEXT, Problem, Report, Sample, printable
-from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, encode, is_store
+from spikehtr.data.samples import Problem, Report, Sample, printable, without_text
+from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, StoreError, encode, is_store
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 from spikehtr.text import normalise
@@ -101,10 +101,34 @@ def _compile(
 
 
 def _check_stores(specs: Sequence[str | Path], shape: Shape) -> None:
-    """What was made level once cannot be had as it was."""
-    for _, path in map(locate, specs):
-        if not shape.straightened and is_store(path) and LineStore(path).straightened:
-            raise SpikeHTRError(f"{path} holds straightened lines: set data.straighten=true (compile: --straighten)")
+    """What was made level or fitted to a width once cannot be had as it was."""
+    for store in _stores(specs):
+        if not shape.straightened and store.straightened:
+            raise SpikeHTRError(
+                f"{store.path} holds straightened lines: set data.straighten=true (compile: --straighten)"
+            )
+        if store.max_width and shape.max_width and store.max_width * shape.height != shape.max_width * store.height:
+            raise StoreError(
+                f"{store.path} was compiled for a width of {store.max_width} at {store.height} pixels of height, "
+                f"not for {shape.max_width} at {shape.height}: compile it again without --max-width"
+            )
+
+
+def _stores(specs: Sequence[str | Path]) -> Iterator[LineStore]:
+    """Those of the sources that are stores."""
+    for name, path in map(locate, specs):
+        if name in (None, "store") and is_store(path):
+            yield LineStore(path)
+
+
+def scaled_again(specs: Sequence[str | Path], height: int | None) -> Iterator[str]:
+    """A remark on each store whose lines are of another height than is asked for."""
+    for store in _stores(specs):
+        if height not in (None, store.height):
+            yield (
+                f"{store.path} holds lines {store.height} pixels high, scaled to {height} here from that, not from "
+                f"the images; `spikehtr data compile --height {height}` does it from the images"
+            )
 
 
 @cache
@@ -123,10 +147,13 @@ def open_lines(
 ) -> LineStore:
     """A store of any sources: the file itself if it is one, else one compiled into the cache, once.
 
-    With `height` None a store is taken as it is, whatever its lines are like.
+    With `height` None a store is taken as it is, whatever its lines are like. A store of another height serves, too:
+    its lines are scaled as images of that height would be, into the cache.
 
     The cache is $SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder. `say` is told if something was left out.
     """
+    for remark in scaled_again(specs, height):
+        say(remark)
     given = _given(specs, height, straighten)
     store = given if given is not None else _cached(specs, Shape(height or 64, max_width, straighten), progress)
     if number := store.meta["left_out"]:
@@ -148,11 +175,8 @@ def _given(specs: Sequence[str | Path], height: int | None, straighten: bool) ->
     store = LineStore(path)
     if height is None:
         return store
-    if store.height != height:
-        remedy = f"compile it again, or set model.height={store.height}"
-        raise SpikeHTRError(f"{path} holds lines {store.height} pixels high, {height} are asked for: {remedy}")
-    if store.straightened != straighten:
-        return None  # made level from what it holds, in the cache; the other way there is none
+    if store.height != height or store.straightened != straighten:
+        return None  # scaled or made level from what it holds, in the cache; what is level remains so
     return store
 
 
@@ -189,8 +213,8 @@ def _all_samples(specs: Sequence[str | Path], report: Report) -> Iterator[Sample
 def _row(sample: Sample, shape: Shape) -> Row | Problem:
     """One line, decoded, cut, scaled and encoded; or why not."""
     where = sample.origin
-    if not normalise(sample.text):
-        return Problem(NO_TEXT, where, f"nothing is left of {sample.text!r} after normalisation", "transcribe it")
+    if (empty := without_text(sample)) is not None:
+        return empty
     try:
         line = scale_line(line_image(sample), shape.height, shape.straightened and not sample.straightened)
         line = shrink_line(line, shape.max_width) if shape.max_width else line

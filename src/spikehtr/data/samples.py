@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from spikehtr.text import normalise
+
 Split = Literal["train", "validation", "test"]
 Point = tuple[float, float]
 Severity = Literal["error", "warning"]
@@ -110,3 +112,11 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         counts = [{"severity": s, "kind": k, "count": n} for (s, k), n in sorted(self.counts.items())]
         return {"used": self.used, "counts": counts, "problems": [asdict(p) for p in self.problems]}
+
+
+def without_text(sample: Sample) -> Problem | None:
+    """The problem of a line of whose transcript nothing is left."""
+    if normalise(sample.text):
+        return None
+    message = f"nothing is left of {sample.text!r} after normalisation"
+    return Problem(NO_TEXT, sample.origin, message, "transcribe it")

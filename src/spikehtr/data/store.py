@@ -1,9 +1,9 @@
 """The compiled line store: one memory-mapped Arrow file, whatever the lines came from.
 
-Each row is a line, grey and already 64 pixels high at its natural width, so that reading it is a decompression (zstd:
-as small as PNG, several times quicker) and at most one resize. Opening reads the footer and two small columns only.
-Pixels are read from the file rather than through the map, and what was touched of the map is given back as reading goes
-on, so a process stays small however large the file.
+Each row is a line, grey and already of the store's height (64 pixels by default) at its natural width, so that reading
+it is a decompression (zstd: as small as PNG, several times quicker) and at most one resize. Opening reads the footer
+and two small columns only. Pixels are read from the file rather than through the map, and what was touched of the map
+is given back as reading goes on, so a process stays small however large the file.
 """
 
 from __future__ import annotations

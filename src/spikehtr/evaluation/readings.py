@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from spikehtr.data.batching import Indices
 from spikehtr.data.formats import alto, page, xml
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, UniqueNames, decode, walk
+from spikehtr.data.formats.files import IMAGE_SUFFIXES, UniqueNames, decode, page_name, walk
 from spikehtr.data.samples import Report
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
@@ -220,7 +220,7 @@ def _from_files(path: Path, report: Report, tell: Callable[[str], None]) -> Iter
         if parse is None:
             tell(f"{file}: neither PAGE nor ALTO (its root element is <{xml.name_of(root)}>), passed over")
             continue
-        page_id, line_ids = pages.take(file.stem, file, report), UniqueNames()
+        page_id, line_ids = pages.take(page_name(file), file, report), UniqueNames()
         for line in parse(root).lines:
             where = f"{file}, line {line.id}"
             yield Reading(where, None, f"{page_id}/{line_ids.take(line.id, where, report)}", normalise(line.text))

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from PIL import Image
 
 from spikehtr.data.formats import alto, page, xml
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, walk
+from spikehtr.data.formats.files import IMAGE_SUFFIXES, page_name, walk
 from spikehtr.data.formats.pages import ImageFinder
 from spikehtr.data.images import ImageError, count_frames, open_gray, open_whole, to_gray
 from spikehtr.data.samples import Report
@@ -153,6 +153,7 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
     made = _made_of(sources)
     finder = ImageFinder()
     named: dict[Path, set[int]] = {}
+    files: dict[tuple[Path, int], list[int]] = {}  # of each page, where its XML files stand in `sources`
     documents = {source.path.resolve() for source in sources if source.kind == "pdf"}
     left: list[Source | None] = list(sources)
     passed = Counter[Path]()
@@ -168,13 +169,37 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
                     passed[result_of or image] += 1
                 elif image:
                     left[place] = replace(source, image=image)
-                    named.setdefault(image.resolve(), set()).add((content.frame or 1) - 1)
+                    index = (content.frame or 1) - 1
+                    named.setdefault(image.resolve(), set()).add(index)
+                    files.setdefault((image.resolve(), index), []).append(place)
     remarks = [
         f"{pdf}: PAGE or ALTO files that name it, passed over: {count}; it is read itself"
         for pdf, count in passed.items()
     ]
     left = [None if source and source.path.resolve() in made else source for source in left]
+    for places in files.values():
+        if len(places) > 1:
+            remarks += _of_one_page(places, left)
     return [part for source in left if source and (part := _left_of(source, named))], remarks
+
+
+def _of_one_page(places: list[int], left: list[Source | None]) -> list[str]:
+    """What to say of several XML files of one page. Of NAME.xml and NAME.alto.xml, results in two formats, the first is
+    read and the other taken out of `left`."""
+    remarks = []
+    first: dict[Path, Source] = {}  # by folder and page
+    sources = [(source, place) for place in places if (source := left[place])]
+    for source, place in sorted(sources, key=lambda entry: len(entry[0].path.name)):
+        before = first.setdefault(source.path.with_name(page_name(source.path)), source)
+        if before is not source:
+            left[place] = None
+            remarks.append(
+                f"{source.path}: passed over, {before.path.name} is of the same page; name it alone to read it"
+            )
+    several = [str(source.path) for source in first.values()]
+    if len(several) > 1:
+        remarks.append(f"{', '.join(several)}: of the same page, which is read by each of them")
+    return remarks
 
 
 def _made_of(sources: list[Source]) -> dict[Path, Path]:
@@ -207,7 +232,8 @@ class Names:
     def jobs(self, source: Source) -> list[PageJob]:
         """The pages of a source. What cannot be opened is an error."""
         count = count_pages(source)
-        stem = source.place.with_suffix("").as_posix()
+        place = source.place.with_suffix("")
+        stem = (place.with_name(page_name(source.place)) if source.kind == "xml" else place).as_posix()
         names = [stem] if count == 1 else [f"{stem}-{index + 1:04d}" for index in range(count)]
         taken = [
             (index, name, self._take(name, source.origin))
@@ -215,6 +241,12 @@ class Names:
             if index not in source.given
         ]
         return [PageJob(source, index, unique, unique != name, count) for index, name, unique in taken]
+
+    def kept(self, job: PageJob) -> PageJob:
+        """The job under its name, or under a new one where another run has given it to another source meanwhile."""
+        if not self.origins.another(job.name, job.source.origin):
+            return job
+        return replace(job, name=self._take(job.name, job.source.origin), renamed=True)
 
     def _take(self, name: str, source: Path) -> str:
         # A source that was read before keeps its name. On some disks A and a are one file.

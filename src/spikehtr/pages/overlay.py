@@ -9,7 +9,6 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from spikehtr.assets import FONTS
-from spikehtr.files import whole_file
 from spikehtr.pages.tree import Page, Region, TextLine, Word
 
 _SMALLEST, _LEGIBLE = 9, 14  # type of what was read: at least, and what it is not made smaller than to fit
@@ -46,11 +45,6 @@ def draw(page: Page, gray: Image.Image) -> Image.Image:
             _line(pen, line, count, scale, shade, colour(line.confidence) if read else _UNREAD)
             _text(pen, line, scale, small.width)
     return canvas
-
-
-def save(page: Page, gray: Image.Image, path: Path) -> None:
-    with whole_file(path) as temporary:
-        draw(page, gray).save(temporary, "PNG")
 
 
 def _at(points: tuple[tuple[float, float], ...], scale: float) -> list[tuple[float, float]]:

@@ -1,13 +1,12 @@
 """The pages of PDF and TIFF files as image files of their own, beside the results, which then name them.
 
 Programs that import PAGE or ALTO, and training, want one image a page. A PNG of ours notes which page of which file it
-is, and a digest of its pixels: so it is known again, and one that somebody changed is never replaced.
+is, so that it is known for a result of that file where both are among the inputs.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
+import io
 import json
 from pathlib import Path
 
@@ -15,8 +14,7 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from spikehtr.data.images import ImageError, open_whole, quietly, to_gray
-from spikehtr.files import whole_file
+from spikehtr.data.images import quietly, to_gray
 
 SUFFIX = ".png"
 _NOTE = "spikehtr-page"  # the key of a PNG's text
@@ -24,20 +22,17 @@ _MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16"}  # that PNG can hold
 _COMPRESSION = 3  # of 9: half the time of the default for a few per cent in size
 
 
-def save_image(image: Image.Image, path: Path, source: str, page: int, dpi: int | None = None) -> None:
-    """Write the image of a page of a file, from 1. An OSError where a file has its name that we did not write, or that
-    was changed since."""
-    if path.exists() and not _unchanged(path):
-        reason = f"{path.name} is there and not as we write it: move it away, or give another folder"
-        raise FileExistsError(errno.EEXIST, reason)
+def page_image(image: Image.Image, source: str, page: int, dpi: int | None = None) -> bytes:
+    """The PNG file of a page, from 1, of a file."""
     image = _for_png(image)
     note = PngInfo()
-    note.add_text(_NOTE, json.dumps({"source": source, "page": page, "pixels": _digest(image)}))
+    note.add_text(_NOTE, json.dumps({"source": source, "page": page}))
     kept = {key: image.info[key] for key in ("dpi", "icc_profile", "transparency") if image.info.get(key) is not None}
     if dpi is not None:
         kept["dpi"] = (dpi, dpi)
-    with whole_file(path) as temporary:
-        image.save(temporary, "PNG", pnginfo=note, compress_level=_COMPRESSION, **kept)
+    data = io.BytesIO()
+    image.save(data, "PNG", pnginfo=note, compress_level=_COMPRESSION, **kept)
+    return data.getvalue()
 
 
 def _for_png(image: Image.Image) -> Image.Image:
@@ -65,19 +60,5 @@ def _about(path: Path) -> dict[str, str] | None:
             about = json.loads(image.info.get(_NOTE, "null"))
     except Exception:  # whatever is wrong with it is told when it is read
         return None
-    good = isinstance(about, dict) and isinstance(about.get("source"), str) and isinstance(about.get("pixels"), str)
+    good = isinstance(about, dict) and isinstance(about.get("source"), str)
     return about if good and Path(about["source"]).name == about["source"] else None
-
-
-def _unchanged(path: Path) -> bool:
-    about = _about(path)
-    try:
-        return about is not None and _digest(open_whole(path)) == about["pixels"]
-    except ImageError:
-        return False
-
-
-def _digest(image: Image.Image) -> str:
-    """Of the pixels alone: a program may rewrite a file and its notes without touching them."""
-    pixels = np.asarray(image.convert("RGBA") if image.mode in ("P", "1") else image)
-    return hashlib.blake2b(f"{image.size}".encode() + pixels.tobytes(), digest_size=16).hexdigest()

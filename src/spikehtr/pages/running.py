@@ -5,30 +5,30 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from PIL import Image
+
 from spikehtr.data.formats import xml
+from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import whole_file
 from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source, load_colour
+from spikehtr.pages.keeping import LeftAsItIs, NoBackupError, Results, State
 from spikehtr.pages.origins import SUFFIX, Format, Origins
-from spikehtr.pages.overlay import save as save_overlay
-from spikehtr.pages.page_images import save_image
+from spikehtr.pages.overlay import draw
+from spikehtr.pages.page_images import page_image
 from spikehtr.pages.reading import Done, How, read_pages
+from spikehtr.pages.sealing import sealed
 from spikehtr.pages.tree import Page
+from spikehtr.pages.writing import clean
 from spikehtr.recognizer import Recognizer
 
 _ROOTS: dict[Format, str] = {"page": "PcGts", "alto": "alto", "hocr": "html"}  # their root elements
-# How a file begins that we wrote and nobody changed: editors of PAGE note the time of a change. Text bears no mark.
-_OURS: dict[Format, str] = {
-    "json": r'\{\s*"format":\s*"spikehtr-page-1"',
-    "page": r"<Creator>spikehtr [^<]*</Creator>\s*<Created>([^<]*)</Created>\s*<LastChange>\1</LastChange>",
-    "alto": r"<softwareName>spikehtr</softwareName>",
-    "hocr": r'<meta name="ocr-system" content="spikehtr ',
-}
-_START = 1 << 14  # characters of a file in which such a mark stands
+# What tells a file of a format from others of its suffix, beyond the root element.
+_MARKS: dict[Format, bytes] = {"json": rb'"format":\s*"spikehtr-page-1"', "hocr": rb"ocr_page|ocr-system"}
+_START = 1 << 14  # bytes of a file in which such a mark stands
 _NO_USE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # the next page could not be written either
 NAMED = 6  # files that are named at the end; of more, the folder is
 
@@ -42,7 +42,7 @@ class Run:
     resume: bool = False
     overlay: bool = False
     min_confidence: float = 0.0
-    overwrite: bool = False  # also what others wrote beside the inputs
+    overwrite: bool = False  # also what is not as we wrote it, which is kept as a backup
     confidences: bool = False  # text: each line's before it
     glyphs: bool = False  # PAGE and ALTO: an element for each character
     images: bool = False  # of the pages of PDF and TIFF files
@@ -50,14 +50,20 @@ class Run:
     read: int = 0
     lines: int = 0
     skipped: int = 0
+    skipped_changed: int = 0  # of those, results that somebody changed
     written: list[Path] = field(default_factory=list)  # the first few files
     failures: list[Failure] = field(default_factory=list)
+    left: dict[State, list[Path]] = field(default_factory=dict)  # files that were not to be replaced
     left_out: list[str] = field(default_factory=list)  # lines of given segmentations that could not be read
     remarks: list[str] = field(default_factory=list)  # what is worth knowing and no failure
     origins: Origins = field(init=False)
+    names: Names = field(init=False)
+    results: Results | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.origins = Origins(self.folder)
+        self.names = Names(self.origins)
+        self.results = None if self.folder is None else Results(self.folder, self.origins, self.overwrite)
 
     def target(self, job: PageJob) -> Path | None:
         return None if self.folder is None else self.folder / f"{job.name}{SUFFIX[self.form]}"
@@ -66,6 +72,9 @@ class Run:
         """Whether a page's own image is wanted and not there: a run before may have done without."""
         target = self.target(job)
         return self.images and job.image_wanted and target is not None and not target.with_name(job.image).is_file()
+
+    def leave(self, path: Path, state: State) -> None:
+        self.left.setdefault(state, []).append(path)
 
     def shown(self, page: Page) -> str:
         if self.form == "json" and self.folder is None:  # one page a line, for programs that read as we go
@@ -85,49 +94,62 @@ def jobs_of(
     sources: Iterable[Source], run: Run, found: Callable[[int], None] = lambda pages: None
 ) -> Iterator[PageJob]:
     """The pages still to be read. Names are given to all of them, so that a resumed run finds the same ones."""
-    names = Names(run.origins)
     inputs = {source.path.resolve() for source in sources}
     for source in sources:
         try:
-            jobs = names.jobs(source)
+            jobs = run.names.jobs(source)
         except SpikeHTRError as error:
             run.failures.append(Failure(str(source.path), str(error)))
             found(0)
             continue
         found(len(jobs))
         if run.folder is not None:
-            run.remarks += [f"{job.title}: written as {job.name}, the name was taken" for job in jobs if job.renamed]
-        for job in jobs:
-            target = run.target(job)
-            if run.resume and target is not None and _is_finished(target, run.form) and not run.lacks_image(job):
-                run.skipped += 1
-            elif target is not None and target.resolve() in inputs:
-                raise SpikeHTRError(f"{target} is one of the inputs and would be overwritten: give another folder")
-            elif target is not None and not run.overwrite and _is_anothers(target, source):
-                reason = f"{target} is there and not as we write it: give another folder, or --overwrite"
-                run.failures.append(Failure(job.title, reason))
-            else:
-                yield job
+            run.remarks += [_renamed(job) for job in jobs if job.renamed]
+        yield from (job for job in jobs if _is_to_be_read(job, run, inputs))
 
 
-def _is_finished(target: Path, form: Format) -> bool:
-    """Whether a page's result is there: PAGE is none where ALTO is wanted, though the names are the same."""
-    return target.is_file() and (form not in _ROOTS or xml.sniff(target) == _ROOTS[form])
+def _renamed(job: PageJob) -> str:
+    return f"{job.title}: written as {job.name}, the name was taken"
 
 
-def _is_anothers(target: Path, source: Source) -> bool:
-    """Whether a result would take the place of a file beside its source that we did not write.
-
-    Folders of results are ours to replace.
-    """
-    if not target.is_file() or target.parent.resolve() != source.path.parent.resolve():
-        return False
-    try:
-        with target.open(encoding="utf-8", errors="replace") as file:
-            start = file.read(_START)
-    except OSError:
+def _is_to_be_read(job: PageJob, run: Run, inputs: set[Path]) -> bool:
+    """Whether a page's result may be written, so that nothing is read in vain; if not, that is noted in the run."""
+    target = run.target(job)
+    if target is None or run.results is None:
         return True
-    return not any(re.search(mark, start) for form, mark in _OURS.items() if SUFFIX[form] == target.suffix)
+    try:
+        state = run.results.state(target)
+    except OSError as error:
+        run.failures.append(_unwritable(job, target, error))
+        return False
+    like = state is not State.FREE and _holds(target, run.form)
+    if run.resume and like and not run.lacks_image(job):
+        run.skipped += 1
+        run.skipped_changed += state is State.CHANGED
+        return False
+    if target.resolve() in inputs:
+        reason = f"{target} is an input too and is left as it is: give another folder, or --resume to pass over it"
+        run.failures.append(Failure(job.title, reason))
+        return False
+    if state is State.OURS and not like:  # a result of another format: of a.alto.png as PAGE and of a.png as ALTO
+        state = State.FOREIGN
+    if not run.results.may_replace(state):
+        run.leave(target, state)
+        return False
+    return True
+
+
+def _holds(file: Path, form: Format) -> bool:
+    """Whether a file is of a format, whoever wrote it; of plain text, any file is."""
+    if form in _ROOTS and xml.sniff(file) != _ROOTS[form]:
+        return False
+    if form not in _MARKS:
+        return file.is_file()
+    try:
+        with file.open("rb") as opened:
+            return re.search(_MARKS[form], opened.read(_START)) is not None
+    except OSError:
+        return False
 
 
 def transcribe(
@@ -149,10 +171,19 @@ def transcribe(
             continue
         try:
             shown = _write(done, done.result, run)
+        except LeftAsItIs as left:  # since the run began
+            run.leave(left.path, left.state)
+            yield done.job, None
+            continue
+        except (NoBackupError, ImageError) as error:  # the latter: its source is gone, or damaged since it was read
+            run.failures.append(Failure(done.job.title, str(error)))
+            yield done.job, None
+            continue
         except OSError as error:
             if error.errno in _NO_USE:
-                raise SpikeHTRError(f"{run.folder}: {error.strerror}; make room, then go on with --resume") from None
-            run.failures.append(Failure(done.job.title, f"cannot be written as {run.target(done.job)} ({_why(error)})"))
+                remedy = "run it again" if run.overwrite else "go on with --resume"
+                raise SpikeHTRError(f"{run.folder}: {error.strerror}; make room, then {remedy}") from None
+            run.failures.append(_unwritable(done.job, run.target(done.job), error))
             yield done.job, None
             continue
         yield done.job, shown
@@ -164,27 +195,62 @@ def transcribe(
             run.remarks.append(f"{done.job.title}: no line was found")
 
 
-def _why(error: OSError) -> str:
-    return "a folder has this name" if isinstance(error, IsADirectoryError) else error.strerror or str(error)
+def _unwritable(job: PageJob, target: Path | None, error: OSError) -> Failure:
+    why = "a folder has this name" if isinstance(error, IsADirectoryError) else error.strerror or str(error)
+    return Failure(job.title, f"cannot be written as {target} ({why})")
 
 
 def _write(done: Done, page: Page, run: Run) -> str | None:
-    target = run.target(done.job)
-    if target is None:
+    if run.folder is None or run.results is None:
         return run.shown(page)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    run.origins.note(done.job.name, done.job.source.origin)
-    files = [target]
-    if run.overlay and done.gray is not None:
-        files.append(target.with_name(f"{Path(done.job.name).name}{OVERLAY}"))
-        save_overlay(page, done.gray, files[1])
-    if done.part is not None:
-        files.append(target.with_name(done.job.image))
-        dpi = run.dpi if done.job.source.kind == "pdf" else None
-        image = load_colour(done.job.source, done.part, run.dpi)
-        save_image(image, files[-1], done.job.source.origin.name, done.part + 1, dpi)
-    with whole_file(target) as temporary:  # last: with it the page counts as finished
-        temporary.write_text(run.shown(page), encoding="utf-8")
+    image = _page_image(done, run)
+    with run.origins.lock():
+        run.origins.refresh()
+        job = run.names.kept(done.job)
+        if job != done.job:  # another run gave the name away since this one began
+            run.remarks.append(_renamed(job))
+        target = run.folder / f"{job.name}{SUFFIX[run.form]}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        run.origins.note(job.name, job.source.origin)
+        files = [target]
+        if run.overlay and done.gray is not None:
+            files += _write_overlay(page, done.gray, run.folder / f"{job.name}{OVERLAY}", run)
+        if image is not None:
+            page = replace(page, image=clean(job.image))
+            files.append(_write_image(image, target.with_name(job.image), run.results))
+        content = sealed(run.shown(page), run.form)
+        with run.results.writing(target) as temporary:  # last: with it the page counts as finished
+            temporary.write_bytes(content)
     if len(run.written) <= NAMED:  # one more than is named, to tell that there are more
         run.written += files
     return None
+
+
+def _page_image(done: Done, run: Run) -> bytes | None:
+    """The image of a page of a PDF or TIFF file, where it is wanted; made before anything is locked."""
+    if done.part is None:
+        return None
+    source = done.job.source
+    image = load_colour(source, done.part, run.dpi)
+    return page_image(image, source.origin.name, done.part + 1, run.dpi if source.kind == "pdf" else None)
+
+
+def _write_image(data: bytes, path: Path, results: Results) -> Path:
+    """A page's own image. Where another file is left in its place the result is not written either: it would name that
+    one."""
+    if not path.is_file() or path.read_bytes() != data:
+        with results.writing(path) as temporary:
+            temporary.write_bytes(data)
+    return path
+
+
+def _write_overlay(page: Page, gray: Image.Image, path: Path, run: Run) -> list[Path]:
+    """The picture's file; none where another's is left in its place, which is no reason not to write the text."""
+    assert run.results is not None
+    try:
+        with run.results.writing(path) as temporary:
+            draw(page, gray).save(temporary, "PNG")
+    except LeftAsItIs as left:
+        run.leave(left.path, left.state)
+        return []
+    return [path]

@@ -43,18 +43,11 @@ def score(true: Sequence[Sequence[Point]], found: Sequence[Sequence[Point]]) -> 
     """Baselines of one page."""
     if not true or not found:
         return Score(float(not true), float(not found), float(not true), [])
-    lines, others = [resample(line) for line in true], [resample(line) for line in found]
-    tolerances = tolerances_of(lines)
-    everything = np.concatenate(others)
-    recall = np.mean([covered(line, everything, t) for line, t in zip(lines, tolerances, strict=True)])
-    back, forth = np.zeros((len(lines), len(others))), np.zeros((len(lines), len(others)))
-    for i, (line, t) in enumerate(zip(lines, tolerances, strict=True)):
-        for j, other in enumerate(others):
-            if _near(line, other, 3 * t):
-                forth[i, j], back[i, j] = covered(line, other, t), covered(other, line, t)
-    precision = sum(back[i, j] for i, j in _pairs(back, 1e-9)) / len(others)
+    cover = cover_of([resample(line) for line in true], [resample(line) for line in found])
+    recall, forth, back = cover.recall.mean(), cover.forth, cover.back
+    precision = sum(back[i, j] for i, j in _pairs(back, 1e-9)) / len(found)
     matches = _pairs(np.minimum(back, forth), WHOLE)
-    return Score(float(recall), float(precision), len(matches) / len(lines), matches)
+    return Score(float(recall), float(precision), len(matches) / len(true), matches)
 
 
 def resample(line: Sequence[Point]) -> Points:
@@ -90,14 +83,37 @@ def _apart(line: Points, other: Points) -> float | None:
     return apart if apart > STEP else None
 
 
-def covered(line: Points, by: Points, tolerance: float) -> float:
-    """How much of a line lies at points of another, 0 to 1."""
-    nearest = np.sqrt(((line[:, None] - by[None]) ** 2).sum(-1)).min(1)
-    return float(np.clip((3 * tolerance - nearest) / (2 * tolerance), 0, 1).mean())
+class Cover(NamedTuple):
+    """How much of lines lies at points of others, 0 to 1."""
+
+    recall: Points  # [true]: of each true line, by anything found
+    forth: Points  # [true, found]: of each true line, by each found one
+    back: Points  # [true, found]: of each found line, by each true one
 
 
-def _near(line: Points, other: Points, reach: float) -> bool:
-    return bool((line.min(0) - reach <= other.max(0)).all() and (other.min(0) - reach <= line.max(0)).all())
+def cover_of(lines: Sequence[Points], others: Sequence[Points]) -> Cover:
+    """For each true line all found ones near it at once; what is farther than three tolerances covers nothing."""
+    recall = np.zeros(len(lines))
+    forth, back = np.zeros((len(lines), len(others))), np.zeros((len(lines), len(others)))
+    low, high = (np.array([extreme(other, 0) for other in others]) for extreme in (np.min, np.max))
+    for i, (line, tolerance) in enumerate(zip(lines, tolerances_of(lines), strict=True)):
+        reach = 3 * tolerance
+        near = np.flatnonzero((line.min(0) - reach <= high).all(1) & (low <= line.max(0) + reach).all(1)).tolist()
+        if not near:
+            continue
+        points = np.concatenate([others[j] for j in near])
+        starts = np.cumsum([0, *(len(others[j]) for j in near[:-1])])
+        away = np.sqrt(((line[:, None] - points[None]) ** 2).sum(-1))  # [points of the line, points of the others]
+        nearest = np.minimum.reduceat(away, starts, axis=1)  # [points of the line, near]
+        recall[i] = _share(nearest.min(1), tolerance).mean()
+        forth[i, near] = _share(nearest, tolerance).mean(0)
+        counts = np.diff([*starts, len(points)])
+        back[i, near] = np.add.reduceat(_share(away.min(0), tolerance), starts) / counts
+    return Cover(recall, forth, back)
+
+
+def _share(distances: Points, tolerance: float) -> Points:
+    return np.clip((3 * tolerance - distances) / (2 * tolerance), 0, 1)
 
 
 def _pairs(table: NDArray[np.float64], least: float) -> list[tuple[int, int]]:

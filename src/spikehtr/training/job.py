@@ -11,21 +11,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from spikehtr.config import Config
 from spikehtr.data.compiling import open_lines
 from spikehtr.data.formats import locate
+from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import read_json
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.fabric import Fabric
-from spikehtr.training.finetune import Mode, starting_weights
+from spikehtr.training.finetune import Handover, Mode, starting_weights
 from spikehtr.training.log import Log
 from spikehtr.training.loop import BEST, Run, Tell, Told
 from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
 from spikehtr.training.sets import Sets, training_sets
-from spikehtr.training.teacher import load_teacher
+from spikehtr.training.teacher import Teacher, load_teacher
+from spikehtr.training.telling import Beat
 from spikehtr.weights import BUNDLED, Loaded, load_model, update_notes
 
 SETTINGS, JOB = "config.yaml", "job.json"
@@ -104,6 +106,38 @@ class Outcome:
     report: Path | None
 
 
+class Ready(NamedTuple):
+    """What a job's data and models come to before the first step."""
+
+    sets: Sets
+    start: Handover | None
+    teacher: Teacher | None
+
+
+def open_data(job: Job, reading: Callable[[int], None] | None, say: Callable[[str], None]) -> LineStore:
+    """The job's lines, as its network takes them; `say` is told what was left out."""
+    model, data = job.config.model, job.config.data
+    return open_lines(job.data, model.height, data.max_width, reading, say, data.straighten)
+
+
+def share_out(job: Job, store: LineStore, model: Loaded | None) -> Sets:
+    return training_sets(store, job.config, model.charset if model else None, job.charset, job.allow_unknown)
+
+
+def prepare(
+    job: Job, store: LineStore, model: Loaded | None, say: Callable[[str], None], left_out: Sequence[str] = ()
+) -> Ready:
+    """Everything that data may stop a run for: `data check` calls this as well, and so finds the same."""
+    sets = share_out(job, store, model)
+    sets.remarks[:0] = left_out
+    for remark in sets.remarks:
+        say(remark)
+    start = starting_weights(model, job.config, sets.train.charset) if model else None
+    if start and start.remark:
+        say(start.remark)
+    return Ready(sets, start, load_teacher(job.teacher, job.config, sets.train.charset) if job.teacher else None)
+
+
 def carry_out(
     job: Job,
     fabric: Fabric,
@@ -111,28 +145,20 @@ def carry_out(
     tell: Tell | None = None,
     reading: Callable[[int], None] | None = None,
     model: Loaded | None = None,
+    beat: Beat | None = None,
 ) -> Outcome:
     """Run the job to its end, or until it is interrupted. `fabric` is launched; only its first process writes.
 
-    `model`: what `job.start` names, where it is loaded already.
+    `model`: what `job.start` names, where it is loaded already. `beat`: called after every step, to show progress.
     """
     config = job.config
     if job.start and model is None:
         model = load_model(job.start)
     with fabric.rank_zero_first():  # one process fills the cache, the others find it
         left_out: list[str] = []
-        store = open_lines(
-            job.data, config.model.height, config.data.max_width, reading, left_out.append, config.data.straighten
-        )
-    sets = training_sets(store, config, model.charset if model else None, job.charset, job.allow_unknown)
-    sets.remarks[:0] = left_out
-    for remark in sets.remarks:
-        say(remark)
+        store = open_data(job, reading, left_out.append)
+    sets, start, teacher = prepare(job, store, model, say, left_out)
     data = data_record(store, sets)
-    start = starting_weights(model, config, sets.train.charset) if model else None
-    if start and start.remark:
-        say(start.remark)
-    teacher = load_teacher(job.teacher, config, sets.train.charset) if job.teacher else None
     run = Run(
         config,
         sets.train,
@@ -146,6 +172,7 @@ def carry_out(
         job.half,
         teacher,
     )
+    run.beat = beat
     if job.resume and (warning := run.resume()):
         say(warning)
     say(_opening(run, sets))

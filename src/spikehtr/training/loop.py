@@ -30,7 +30,7 @@ from spikehtr.training.fabric import Fabric
 from spikehtr.training.optim import Schedule
 from spikehtr.training.step import MUCH, Moment, TrainStep, held_by_others
 from spikehtr.training.teacher import Teacher
-from spikehtr.training.telling import Meter, Tell, Told, TrainingError
+from spikehtr.training.telling import Beat, Meter, Tell, Told, TrainingError, validation_beat
 from spikehtr.weights import save_model
 
 BEST = "best.safetensors"
@@ -80,6 +80,7 @@ class Run:
         self.seconds, self._since = 0.0, time.monotonic()  # of training, and when they were last counted
         self.stopping = False  # set it, from a signal handler say, to end `fit` after the step under way, saved
         self._halt = False  # the devices have agreed to stop
+        self.beat: Beat | None = None  # set it to be shown every step, and a validation on its way
 
     @property
     def device(self) -> torch.device:
@@ -164,9 +165,11 @@ class Run:
             epoch = self.step // self.epoch_length
             meter = Meter(self)
             for batch, indices in self._batches(epoch):
-                meter.add(self._try(batch, indices))
+                meter.add(self._try(batch, indices), len(indices))
                 self.step += 1
                 self._agree()
+                if self.beat is not None and self.leads:
+                    self.beat(meter.pulse(epoch))
                 if self.finished:
                     break
                 # An epoch's last step is saved after its validation only: resumed in between, that would be skipped.
@@ -256,7 +259,8 @@ class Run:
         v, rank, world = self.validation, self.fabric.global_rank, self.fabric.world_size
         mine = v if world == 1 else Lines(v.store, v.rows[rank::world], v.charset, v.max_width, labelled=False)
         self._share_buffers()
-        found = predict(self._averaged(), mine, self.config.training.batch_size, self.config.data.workers)
+        size, workers = self.config.training.batch_size, self.config.data.workers
+        found = predict(self._averaged(), mine, size, workers, validation_beat(self, len(mine)))
         if self.device.type == "cuda":  # others may share the card, and training has no use for what reading took
             torch.cuda.empty_cache()
         edits = total(character_edits(p.reference, p.text) for p in found)

@@ -98,7 +98,8 @@ def training_sets(
     if known is not None and mode == "keep":
         train = _writable(store, train, charset, remarks)
     if not len(train):
-        raise SpikeHTRError(f"{store.path}: no line to train on; `spikehtr data check` says why")
+        sources = ", ".join(store.meta["sources"])
+        raise SpikeHTRError(f"{sources}: no line to train on; `spikehtr data check` says why")
     _check_unknown(store, validation, charset, remarks, allow_unknown)
     width, cache = config.data.max_width, config.data.cache_mb
     return Sets(

@@ -43,15 +43,40 @@ class Told:
 Tell = Callable[[Told], None]
 
 
+@dataclass(frozen=True)
+class Pulse:
+    """A sign of life after every step and every batch of a validation; nothing is read back from the device for it."""
+
+    epoch: int  # from 1; 0: the start is read, before the first step
+    done: int  # steps of this epoch, or lines read of a validation
+    of: int
+    validating: bool
+    progress: float  # of the whole run, 0 to 1
+    seconds: float  # of training so far
+    lines_per_second: float
+
+
+Beat = Callable[[Pulse], None]
+
+
 class Meter:
-    """Collects the steps' numbers on the device and reads them back now and then."""
+    """Collects the steps' numbers on the device and reads them back now and then; one for each epoch."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.began = run, time.monotonic()
+        self.run = run
+        self.first = self.began = time.monotonic()
         self.steps: list[Tensor] = []
+        self.lines = self.all_lines = 0  # since the last reading, and since the first step
 
-    def add(self, numbers: Tensor) -> None:
+    def add(self, numbers: Tensor, lines: int) -> None:
         self.steps.append(numbers)
+        self.lines += lines
+        self.all_lines += lines
+
+    def pulse(self, epoch: int) -> Pulse:
+        run, took = self.run, max(time.monotonic() - self.first, 1e-9)
+        done = run.step - epoch * run.epoch_length
+        return Pulse(epoch + 1, done, run.epoch_length, False, run.progress, run.seconds, self.all_lines / took)
 
     def read(self, epoch: int) -> Told:
         """The means since the last reading; a loss or gradient that is no number stops the run before it is saved."""
@@ -66,7 +91,7 @@ class Meter:
         if not finite.all():
             raise not_finite(run, run.step - len(values) + int((~finite).nonzero()[0]))
         took = time.monotonic() - self.began
-        lines = len(values) * run.config.training.batch_size
+        lines, self.lines = self.lines, 0
         self.steps, self.began = [], time.monotonic()
         return Told(
             run.step,
@@ -77,6 +102,20 @@ class Meter:
             float(run.optimizer.param_groups[0]["lr"]),
             dict(zip(MEASURED, values.mean(0).tolist(), strict=True)),
         )
+
+
+def validation_beat(run: Run, lines: int) -> Callable[[int], None] | None:
+    """To be called with the number of lines read so far, where somebody wants to know."""
+    beat, began = run.beat, time.monotonic()
+    if beat is None or not run.leads:
+        return None
+    epoch = -(-run.step // run.epoch_length)
+
+    def show(done: int) -> None:
+        speed = done / max(time.monotonic() - began, 1e-9)
+        beat(Pulse(epoch, done, lines, True, run.progress, run.seconds, speed))
+
+    return show
 
 
 def not_finite(run: Run, step: int) -> TrainingError:

@@ -111,3 +111,11 @@ def test_an_empty_layout_is_mentioned(tmp_path):
     samples, report = gather(reader.read, write(tmp_path / "p.xml", "<alto/>"))
     assert not samples
     assert report.counts == {("warning", "no lines"): 1}
+
+
+def test_a_page_is_called_the_same_whatever_the_format_of_its_file(tmp_path):
+    draw(tmp_path / "p.png", (100, 200))
+    content = alto(line()).replace("p.png", "")  # found by the name of the file
+    (sample,), report = gather(reader.read, write(tmp_path / "p.alto.xml", content))
+    assert (sample.id, sample.page, sample.image) == ("p/l1", "p", tmp_path / "p.png")
+    assert not report.counts

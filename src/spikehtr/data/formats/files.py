@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from PIL import Image, UnidentifiedImageError
 
@@ -55,6 +56,11 @@ def walk(root: Path, suffixes: frozenset[str] | None = None, report: Report | No
                 continue
             if suffixes is None or os.path.splitext(name)[1].lower() in suffixes:  # noqa: PTH122 (speed)
                 yield Path(folder, name)
+
+
+def page_name(file: PurePath) -> str:
+    """The page that a PAGE or ALTO file is of: a.xml and a.alto.xml are both of a."""
+    return re.sub(r"\.alto$", "", file.stem, flags=re.IGNORECASE) or file.stem
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,8 @@
 """From an XML file of one page to the samples of its lines: what PAGE and ALTO have in common.
 
-A page's id is the XML file's stem, a line's id is `page/line`. A folder named like a split (`train`, `Validation`)
-gives the split, the nearest other folder the document. Coordinates come out in pixels of the image that is there.
+A page's id is the XML file's stem (without `.alto`), a line's id is `page/line`. A folder named like a split (`train`,
+`Validation`) gives the split, the nearest other folder the document. Coordinates come out in pixels of the image that
+is there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from spikehtr.data.formats.files import (
     has_text,
     image_missing,
     image_size,
+    page_name,
     split_of,
     walk,
 )
@@ -103,9 +105,10 @@ def _samples(
     x, y, width, height = scale
     shapes = [line.shape.scaled(x, y) for line in page.lines]
     band = band_height(shapes, height)
-    page_id = names.take(file.stem, file, report)
+    name = page_name(file)
+    page_id = names.take(name, file, report)
     line_names = UniqueNames()
-    split, document = split_of(file, root), document_of(file, root, file.stem)
+    split, document = split_of(file, root), document_of(file, root, name)
     for line, raw in zip(page.lines, shapes, strict=True):
         where = f"{file}, line {line.id}"
         if not has_text(line.text, where, report):
@@ -125,7 +128,7 @@ def _samples(
             origin=where,
             split=split,
             document=document,
-            page=file.stem,
+            page=name,
             polygon=shape.polygon or None,
             box=shape.box,
             baseline=shape.baseline or None,
@@ -179,7 +182,7 @@ class ImageFinder:
         if name and os.path.isfile(file.parent / name):  # noqa: PTH113 (False, not an error, for impossible names)
             return file.parent / name
         base = PurePosixPath(name).name
-        keys = [base, PurePosixPath(base).stem, file.stem]
+        keys = [base, PurePosixPath(base).stem, file.stem, page_name(file)]
         for key in filter(None, keys):
             for folder in self._places(file.parent):
                 if found := self._listing(folder).get(key.lower()):
