@@ -155,6 +155,16 @@ class Exact(PlainReader):
         return super().read(as_floats(images).double(), widths)
 
 
+def precision_of(reader: Reader) -> str:
+    """What a reader computes in, fp32, bf16 or fp64; empty where it does not say."""
+    if isinstance(reader, Exact):
+        return "fp64"
+    if isinstance(reader, PlainReader):
+        return "bf16" if reader.half else "fp32"
+    said = getattr(reader, "precision", "")
+    return said if isinstance(said, str) else ""
+
+
 class Before(NamedTuple):
     """What the pass up to the mixer takes and gives."""
 

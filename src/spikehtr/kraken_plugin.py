@@ -23,7 +23,7 @@ from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import to_gray
 from spikehtr.export.kraken import MINIMUM
 from spikehtr.inference import Precision, make_reader
-from spikehtr.pages.tree import slice_box
+from spikehtr.pages.word_boxes import slice_box
 from spikehtr.recognizer import WINDOW, Fitted, Line, Recognizer
 from spikehtr.text import Charset
 

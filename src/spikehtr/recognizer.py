@@ -19,7 +19,7 @@ from spikehtr.data.geometry import fit_line
 from spikehtr.data.images import load_line, open_gray, to_gray
 from spikehtr.decoding.greedy import Decoded, Frames, best_frames, decode_frames
 from spikehtr.errors import SpikeHTRError
-from spikehtr.inference import Precision, Reader, make_reader
+from spikehtr.inference import Precision, Reader, make_reader, precision_of
 from spikehtr.model.network import Network
 from spikehtr.model.reducer import HostCopy
 from spikehtr.text import Charset
@@ -69,16 +69,19 @@ class Recognizer:
         temperature: float = 1.0,
         name: str = "a model",
         reader: Reader | None = None,
+        precision: str | None = None,
     ) -> None:
         """`temperature` divides the logits: above 1 it lowers confidences that are too high, and changes no text.
 
-        `reader` runs the network; by default the fastest way there is on its device.
+        `reader` runs the network; by default the fastest way there is on its device. `precision` is what results say
+        of it; by default what the reader computes in.
         """
         if not temperature > 0:
             raise SpikeHTRError(f"temperature must be above 0, not {temperature}")
         self.net, self.config, self.charset = net.eval(), config, charset
         self.temperature, self.name = temperature, name
         self.reader = reader or make_reader(self.net)
+        self.precision = precision_of(self.reader) if precision is None else precision
 
     @classmethod
     def load(

@@ -17,6 +17,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.pages import origins
 from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
+from spikehtr.version import __version__
 from spikehtr.weights import update_notes
 
 
@@ -169,7 +170,7 @@ def test_a_model_without_calibration_reads_with_its_own_confidences(model: Path,
         file.write_bytes(model.read_bytes())
         if temperature is not None:
             update_notes(file, {"temperature": temperature})
-        result = run(file, tmp_path / "a.png", "-f", "json")
+        result = run(file, tmp_path / "a.png", "-f", "json", "--precision", "fp32")
         assert (result.exit_code, result.stderr) == (0, ""), result.stderr
         pages[temperature] = Page.from_json(result.stdout)
     bare, same, calibrated = ([(line.text, line.confidence) for line in page.lines] for page in pages.values())
@@ -178,6 +179,27 @@ def test_a_model_without_calibration_reads_with_its_own_confidences(model: Path,
     assert all(0 < confidence <= 1 for _, confidence in bare)
     assert [text for text, _ in bare] == [text for text, _ in calibrated]
     assert all(before > after for (_, before), (_, after) in zip(bare, calibrated, strict=True))
+
+
+@pytest.mark.parametrize("used", ["fp32", "bf16"])
+def test_bf16_is_told_once_unless_it_was_asked_for(
+    used: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spikehtr.recognizer.precision_of", lambda reader: used)
+    files = make(tmp_path, ["a.png", "b.png"])
+    said = "reading in bf16, which is faster here; --precision fp32 rounds less"
+    result = run(model, *files, "-o", tmp_path / "out", "-f", "json")
+    assert result.stderr.count(said) == (used == "bf16")
+    assert said not in result.stdout
+    assert json.loads((tmp_path / "out" / "a.json").read_text())["precision"] == used
+    assert said not in run(model, *files, "--precision", "fp32").stderr
+
+
+def test_what_was_read_says_by_which_model_and_version(model: Path, tmp_path: Path) -> None:
+    (file,) = make(tmp_path, ["a.png"])
+    for precision in ("fp32", "fp64"):
+        page = json.loads(run(model, file, "-f", "json", "--precision", precision).stdout)
+        assert (page["model"], page["precision"], page["version"]) == (model.name, precision, __version__)
 
 
 def test_doubtful_words(model: Path, tmp_path: Path) -> None:
@@ -200,6 +222,9 @@ def test_confidences_stand_before_their_lines(model: Path, tmp_path: Path) -> No
     [
         (["-f", "page"], "add --output"),
         (["-f", "json", "--confidences"], "leave it out"),
+        (["-f", "json", "--glyphs"], "json holds them anyway"),
+        (["--glyphs"], "text has no element for a character"),
+        (["--images"], "add --output"),
         (["--resume"], "add --output"),
         (["--overlay"], "add --output"),
         (["--overwrite"], "add --output"),
@@ -258,7 +283,8 @@ def test_lines_only_needs_no_model_and_writes_the_lines_without_text(
     elif form != "hocr":  # read by others' programs, and by ours: the same lines, then with text
         (tmp_path / "out" / "a.png").write_bytes(files[0].read_bytes())
         again = Recognizer.load(model).transcribe_page(tmp_path / "out" / f"a{suffix}")
-        assert [line.id for line in again.lines] == [line.id for line in read.lines]
+        # Ids of lines that were read when they got them hold a digest of the text as well.
+        assert [line.id for line in again.lines] == [line.id.split("_m")[0] for line in read.lines]
         assert all(line.words for line in again.lines)
 
 

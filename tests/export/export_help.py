@@ -87,6 +87,7 @@ def exported(tmp_path_factory, kind, suffix, *flags, **overrides):
             rows = [{"image": {"bytes": png(image)}, "text": word} for image, word in zip(images(), WORDS, strict=True)]
             pq.write_table(pa.Table.from_pylist(rows), folder / "lines" / "lines.parquet")
             model = loaded(**overrides)
+            model = model._replace(config=model.config.with_overrides({"data.straighten": True}))
             save_model(folder / "m.safetensors", model.net, model.config, model.charset, model.notes)
             args = ["export", kind, folder / "m.safetensors", *flags]
             args += ["--check", folder / "lines", "--split", "all", "--json"]

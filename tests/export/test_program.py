@@ -6,10 +6,9 @@ import pytest
 from export_help import exported, images, same_lines
 from export_help import simple as _simple  # noqa: F401 (a fixture that every test here takes)
 
-from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.export.program import read
-from spikehtr.export.tracing import need, trace
+from spikehtr.export.tracing import need
 from spikehtr.recognizer import Recognizer
 
 
@@ -38,14 +37,6 @@ def test_what_is_no_exported_file_is_named(tmp_path):
     for name, says in (("nowhere", "no such file"), ("noise.pt2", "not a program")):
         with pytest.raises(SpikeHTRError, match=rf"{name}: .*{says}"):
             read(tmp_path / name)
-
-
-def test_lstms_are_refused_in_a_line():
-    from spikehtr.baselines import build
-
-    config = Config.preset("cnn-blstm").with_overrides({"model.baseline.scale": 0.05})
-    with pytest.raises(SpikeHTRError, match="cnn-blstm cannot be exported: its LSTM"):
-        trace(build(config.model, 5))
 
 
 def test_a_missing_package_is_named_with_the_remedy():

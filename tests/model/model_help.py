@@ -5,8 +5,29 @@ import torch
 from conftest import draw_line, micro
 from spikehtr import SpikeHTR
 from spikehtr.data.batching import to_batch
+from spikehtr.presets import TIERS
+
+_SIZES = ("dim", "channels", "depths", "expansion", "heads", "mlp_ratio", "lk_kernel", "lk_expansion")
+
+
+def own_settings(preset):
+    """What a preset sets beside the network's size; of blocks in a row that are alike, two."""
+    found = {}
+    for key, value in flat(TIERS[preset].get("model", {})):
+        if key.split("__")[-1] not in _SIZES:
+            found[key] = value
+    if blocks := found.get("mixer__blocks"):
+        found["mixer__blocks"] = [b for i, b in enumerate(blocks) if blocks[max(0, i - 2) : i].count(b) < 2]
+    return found
+
+
+def flat(settings, above=""):
+    for key, value in settings.items():
+        yield from flat(value, f"{above}{key}__") if isinstance(value, dict) else [(above + key, value)]
+
 
 VARIANTS = {
+    **{f"preset {name}": own_settings(name) for name in TIERS if TIERS[name]},
     "default": {},
     "T=1": {"timesteps": 1},
     "T=4": {"timesteps": 4},

@@ -21,8 +21,8 @@ QUICK = {
     "mixer__dropout": 0.0,
     "mixer__drop_path": 0.0,
 }
-# Each way in and each operator at least once; the others are slow.
-ALWAYS = ("default", "repeat", "poisson", "ttfs", "all-LA", "all-QK", "all-LK", "no-reduction", "ann-isomorphic")
+# The paper's network, its control, and what ships with a trained model; the others are slow.
+ALWAYS = ("default", "preset swift", "no-reduction", "ann-isomorphic")
 LEARNED = [
     name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow)
     for name in VARIANTS
@@ -42,7 +42,8 @@ def read(net, charset, images, widths):
 
 @pytest.mark.parametrize("variant", LEARNED)
 def test_overfits_eight_lines(variant):
-    config = micro(**(QUICK | VARIANTS[variant]))
+    floor = {"reducer__gamma": QUICK["reducer__gamma"]}  # not a preset's: at 0.75 nothing of so short a line may go
+    config = micro(**(QUICK | VARIANTS[variant] | floor))
     images, widths = to_batch([draw_line(f" {word} ", HEIGHT, seed=i) for i, word in enumerate(WORDS)])
     charset = Charset.from_texts(WORDS)
     labels = [torch.tensor(charset.encode(word)) for word in WORDS]

@@ -17,7 +17,8 @@ from lxml import etree
 
 from spikehtr.data.formats import alto, page
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word, slice_box
+from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
+from spikehtr.pages.word_boxes import slice_box
 from spikehtr.pages.write_page import KINDS
 
 SCHEMAS = Path(os.environ.get("SPIKEHTR_SCHEMAS", Path(__file__).parents[1] / "schemas"))
@@ -59,7 +60,7 @@ def test_our_readers_find_the_same_ids_texts_and_places(written: str, parse: obj
 
 
 def test_page_structure() -> None:
-    root = etree.fromstring(PAGE.to_page().encode())
+    root = etree.fromstring(PAGE.to_page(glyphs=True).encode())
     assert root.xpath("//*[local-name()='TextRegion']/@id") == ["eSc_block_1", "note"]
     assert root.xpath("//*[local-name()='TextRegion']/@type") == ["paragraph", "marginalia"]
     assert root.xpath("//*[local-name()='RegionRefIndexed']/@regionRef") == ["eSc_block_1", "note"]
@@ -71,7 +72,8 @@ def test_page_structure() -> None:
 
 
 def test_alto_structure() -> None:
-    root = etree.fromstring(PAGE.to_alto().encode())
+    root = etree.fromstring(PAGE.to_alto(glyphs=True).encode())
+    assert root.xpath("//*[local-name()='Glyph']/@CONTENT") == [*"Évrard<&>", *"œ\u0301x"]
     assert root.xpath("//*[local-name()='TextBlock']/@ID") == ["eSc_block_1", "note"]
     assert all(len(found) for found in root.iter("{*}TextLine"))
     assert [found.getprevious() is not None for found in root.iter("{*}SP")] == [True]
@@ -79,6 +81,83 @@ def test_alto_structure() -> None:
     assert [float(found.get("WC", "nan")) for found in strings if found.get("CONTENT")] == pytest.approx(
         [0.9**6, 0.4**3, 0.9**3], abs=1e-4
     )
+
+
+@pytest.mark.parametrize("form", ["to_page", "to_alto"])
+def test_characters_have_elements_only_where_they_are_asked_for(form: str) -> None:
+    plain, full = (getattr(PAGE, form)(glyphs=glyphs) for glyphs in (False, True))
+    assert getattr(PAGE, form)() == plain
+    assert "Glyph" not in plain
+    assert full.count("<Glyph") == 12
+    assert [line.text for line in Page.from_json(PAGE.to_json()).lines] == TEXTS
+    assert "x_confs" in PAGE.to_hocr()
+
+
+def test_every_format_says_what_read_the_page() -> None:
+    read = replace(PAGE, precision="bf16", version="7.8.9")
+    found = etree.fromstring(read.to_page().encode())
+    assert found.findtext(".//{*}Creator") == "spikehtr 7.8.9"
+    labels = {label.get("type"): label.get("value") for label in found.iter("{*}Label")}
+    assert labels == {"model": "tiny.safetensors", "precision": "bf16", "version": "7.8.9"}
+    found = etree.fromstring(read.to_alto().encode())
+    assert found.findtext(".//{*}processingStepSettings") == "model: tiny.safetensors; precision: bf16"
+    assert found.findtext(".//{*}softwareVersion") == "7.8.9"
+    found = etree.fromstring(read.to_hocr().encode())
+    notes = {meta.get("name"): meta.get("content") for meta in found.iter("{*}meta")}
+    assert (notes["ocr-system"], notes["spikehtr-model"]) == ("spikehtr 7.8.9", "tiny.safetensors")
+    assert notes["spikehtr-precision"] == "bf16"
+    data = json.loads(read.to_json())
+    assert (data["model"], data["precision"], data["version"]) == ("tiny.safetensors", "bf16", "7.8.9")
+    again = Page.from_json(read.to_json())
+    assert (again.precision, again.version) == ("bf16", "7.8.9")
+    unread = replace(PAGE, model="")
+    assert "Label" not in unread.to_page()
+    assert "processingStepSettings" not in unread.to_alto()
+
+
+OFF = Page(
+    "o.png",
+    100,
+    50,
+    (
+        Region(
+            "r",
+            (
+                TextLine(
+                    "l",
+                    ((-5.0, 10.0), (100.0, 10.0), (140.0, 55.0), (-5.0, 50.0)),
+                    ((-20.0, 40.0), (50.0, 52.0), (120.0, 40.0)),
+                    (Word((Glyph("a", 0.5, (-3.0, 5.0, 4.2, 60.0)), Glyph("b", 0.5, (99.5, 49.9, 130.0, 50.0)))),),
+                    0.5,
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def test_nothing_is_written_that_lies_off_the_page() -> None:
+    def check(points: list[tuple[float, float]]) -> None:
+        assert len(set(points)) > 1
+        assert all(0 <= x <= 99 and 0 <= y <= 49 for x, y in points)
+
+    for found in etree.fromstring(OFF.to_page(glyphs=True).encode()).xpath("//@points"):
+        check([tuple(map(int, pair.split(","))) for pair in found.split()])
+    root = etree.fromstring(OFF.to_alto(glyphs=True).encode())
+    for found in root.xpath("//@POINTS | //@BASELINE"):
+        check([tuple(map(int, pair.split(","))) for pair in found.split()])
+    for element in root.xpath("//*[@HPOS][local-name()!='PrintSpace']"):
+        left, top, width, height = (int(element.get(name)) for name in ("HPOS", "VPOS", "WIDTH", "HEIGHT"))
+        assert min(width, height) >= 1
+        check([(left, top), (left + width, top + height)])
+    for title in etree.fromstring(OFF.to_hocr().encode()).xpath("//*[@class!='ocr_page']/@title"):
+        left, top, right, bottom = map(int, title.split(";")[0].split()[1:])
+        check([(left, top), (right, bottom)])
+    for part in json.loads(OFF.to_json())["regions"][0]["lines"]:
+        check([tuple(point) for point in part["polygon"]])
+        check([tuple(point) for point in part["baseline"]])
+        for box in (c["box"] for w in part["words"] for c in [w, *w["characters"]]):
+            check([(box[0], box[1]), (box[2], box[3])])
 
 
 @pytest.mark.parametrize("form", ["to_page", "to_alto"])
@@ -173,11 +252,14 @@ KIND_PAGE = Page(
 
 
 @pytest.mark.parametrize(
-    "written", [PAGE, EMPTY, KIND_PAGE, replace(PAGE, frame=2)], ids=["page", "empty", "kinds", "frame"]
+    "written",
+    [PAGE, EMPTY, KIND_PAGE, replace(PAGE, frame=2, precision="fp32"), OFF],
+    ids=["page", "empty", "kinds", "frame", "off"],
 )
-@pytest.mark.parametrize("least", [0.0, 1.0])
-def test_official_schemas(written: Page, least: float) -> None:
-    for name, text in (("pagecontent.xsd", written.to_page(least)), ("alto-4-4.xsd", written.to_alto(least))):
+@pytest.mark.parametrize(("least", "glyphs"), [(0.0, False), (1.0, True)])
+def test_official_schemas(written: Page, least: float, glyphs: bool) -> None:
+    texts = written.to_page(least, glyphs), written.to_alto(least, glyphs)
+    for name, text in zip(("pagecontent.xsd", "alto-4-4.xsd"), texts, strict=True):
         schema(name).assertValid(etree.fromstring(text.encode()))
 
 

@@ -32,9 +32,14 @@ class Columns:
         if self.full:
             return x
         factor = self.canvas // x.shape[-1]
+        if torch.compiler.is_compiling():  # sizes are symbols then, which are no keys
+            return x * self._mask(factor, x.shape[-1])
         if factor not in self._masks:
-            self._masks[factor] = column_mask(-(-self.widths // factor), x.shape[-1])
+            self._masks[factor] = self._mask(factor, x.shape[-1])
         return x * self._masks[factor]
+
+    def _mask(self, factor: int, size: int) -> Tensor:
+        return column_mask(-(-self.widths // factor), size)
 
 
 class Baseline(Network, ABC):

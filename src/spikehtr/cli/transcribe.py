@@ -84,6 +84,13 @@ def transcribe(
     overlay: Annotated[
         bool, typer.Option("--overlay", help="Draw lines, order and text into NAME.overlay.png as well.")
     ] = False,
+    images: Annotated[
+        bool,
+        typer.Option("--images", help="Write the pages of PDF and TIFF files as PNG beside the results, too."),
+    ] = False,
+    glyphs: Annotated[
+        bool, typer.Option("--glyphs", help="PAGE, ALTO: an element for each character, too (json has them anyway).")
+    ] = False,
     dpi: Annotated[int, typer.Option("--dpi", min=50, max=1200, help="At what resolution PDF pages are read.")] = 300,
     batch_size: Annotated[
         Optional[int], typer.Option("--batch-size", min=1, help="Lines read at a time; 16 on a CPU, 128 on a GPU.")
@@ -117,7 +124,10 @@ def transcribe(
         _check_unread(form, unused)
     if confidences and form is not Form.text:
         raise SpikeHTRError(f"--confidences is for -f text; {form.value} holds them anyway: leave it out")
-    _check(form, output, resume=resume, overlay=overlay, overwrite=overwrite)
+    if glyphs and form not in (Form.page, Form.alto):
+        why = "json holds them anyway" if form is Form.json else f"{form.value} has no element for a character"
+        raise SpikeHTRError(f"--glyphs is for -f page and alto; {why}: leave it out")
+    _check(form, output, resume=resume, overlay=overlay, overwrite=overwrite, images=images)
     warnings.filterwarnings("ignore", module="PIL")  # odd metadata: what cannot be read is told in the list
     chosen = "cpu" if lines_only else pick_device(device)
     from spikehtr.pages.inputs import find_sources
@@ -133,9 +143,22 @@ def transcribe(
     find = segmenter_named(segmenter.value)
     recognizer = None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision, straighten)
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
-    how = How(find, kind.value, batch_size, dpi, keep_image=overlay)
+    if recognizer is not None and precision == "auto" and recognizer.precision == "bf16":
+        typer.echo("reading in bf16, which is faster here; --precision fp32 rounds less", err=True)
+    how = How(find, kind.value, batch_size, dpi, keep_image=overlay, images=images)
     run = Run(
-        form.value, output, resume, overlay, min_confidence, overwrite, confidences, failures=missing, remarks=remarks
+        form.value,
+        output,
+        resume,
+        overlay,
+        min_confidence,
+        overwrite,
+        confidences,
+        glyphs,
+        images,
+        dpi,
+        failures=missing,
+        remarks=remarks,
     )
     with _bar(len(sources)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):

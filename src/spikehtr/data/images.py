@@ -62,6 +62,16 @@ def open_gray(source: Path | bytes, frame: int | None = None) -> Image.Image:
         return to_gray(upright(image))
 
 
+def open_whole(path: Path, frame: int | None = None) -> Image.Image:
+    """An image file, fully decoded and turned upright, with the colours it has."""
+    with _opened(path) as image:
+        if frame is not None:
+            image.seek(frame - 1)
+        whole = upright(image).copy()  # a copy outlives the file
+        whole.info = dict(image.info)
+        return whole
+
+
 def count_frames(path: Path) -> int:
     """How many pages an image file has. What others than TIFF hold beside the picture is none: a preview, say."""
     with _opened(path) as image:

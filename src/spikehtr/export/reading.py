@@ -42,6 +42,7 @@ def describe(loaded: Loaded, channels: int, precision: str) -> dict[str, str]:
         "charset": json.dumps(loaded.charset.characters, ensure_ascii=False),
         "notes": json.dumps(loaded.notes, ensure_ascii=False),
         "channels": str(channels),
+        "stride": str(loaded.net.stride),
         "precision": precision,
     }
 
@@ -96,4 +97,4 @@ def recognizer(header: Header, run: Run) -> Recognizer:
     """Reads lines with a graph as `Recognizer` does with a network."""
     model = header.config.model.model_copy(update={"in_channels": header.channels})
     net = GraphNetwork(model, len(header.charset), run, alone=header.precision == "int8")
-    return Recognizer(net, header.config, header.charset, header.temperature)
+    return Recognizer(net, header.config, header.charset, header.temperature, precision=header.precision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import logging
 import warnings
@@ -12,11 +13,12 @@ from typing import Any
 
 import torch
 import torch._dynamo.config as dynamo
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from spikehtr.baselines.common import BLSTM
 from spikehtr.errors import SpikeHTRError, reason_of
+from spikehtr.export.recurrent import Way, with_graph_lstms
 from spikehtr.model.network import Network
 from spikehtr.model.recognizer import SpikeHTR
 
@@ -35,12 +37,14 @@ class Frames(nn.Module):
     def __init__(self, net: Network) -> None:
         super().__init__()
         self.net = net
+        if not isinstance(net, SpikeHTR):
+            self.net = copy.copy(net)
+            self.net.config = net.config.model_copy(update={"max_width": net.config.max_width + net.stride})
 
     def forward(self, images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         net = self.net
         if not isinstance(net, SpikeHTR):
-            out = net(images, widths)
-            return out.logits, out.lengths, out.spans
+            return self._baseline(images, widths)
         images, widths = net.prepare(images, widths)
         z, lengths = net.encoder(images, widths)  # [T, B, L0, d], [B]
         z = net.positions(z, lengths)
@@ -51,19 +55,28 @@ class Frames(nn.Module):
         logits, _ = net.decode(reduction.tokens[:, :, :longest], reduction.lengths)
         return logits, reduction.lengths, reduction.spans[:, :longest]
 
+    def _baseline(self, images: Tensor, widths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The network's own pass, without the rows that no line has.
 
-def trace(net: Network, channels: int = 1) -> ExportedProgram:
+        A token of padding is added, which changes nothing: tracing takes a single one for a case of its own.
+        """
+        out = self.net(F.pad(images, (0, self.net.stride)), widths)
+        longest: int = out.lengths.max().item()
+        torch._check(longest >= 1)
+        torch._check(longest <= out.logits.shape[1])
+        return out.logits[:, :longest], out.lengths, out.spans[:, :longest]
+
+
+def trace(net: Network, channels: int = 1, lstms: Way = "loop") -> ExportedProgram:
     """`Frames` of a network as a torch.export program, for any number of lines and any width that is whole tokens."""
     c = net.config
-    if any(isinstance(module, BLSTM) for module in net.modules()):
-        raise SpikeHTRError(f"{c.arch} cannot be exported: its LSTM reads packed sequences, which no graph can hold")
     dtype = next(net.parameters()).dtype
     images = torch.rand(2, channels, c.height, 16 * net.stride, dtype=dtype)
     widths = torch.tensor([16, 10]) * net.stride
     size, tokens = Dim("batch", min=1, max=_BATCH), Dim("tokens", min=1, max=c.max_width // net.stride)
     shapes = ({0: size, 3: net.stride * tokens}, {0: size})
     try:
-        return capture(Frames(net.eval()), (images, widths), shapes)
+        return capture(Frames(with_graph_lstms(net.eval(), lstms)), (images, widths), shapes)
     except Exception as error:
         if isinstance(net, SpikeHTR):  # must not happen
             raise

@@ -12,6 +12,7 @@ from spikehtr.data.formats.pages import ImageFinder, PageFile, pixel_scale
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import ROOTS
+from spikehtr.pages.word_boxes import LineInk
 
 _BLOCKS = {"PcGts": "TextRegion", "alto": "TextBlock"}
 
@@ -23,6 +24,7 @@ class LinePlace(NamedTuple):
     polygon: Points | None
     box: Box | None
     baseline: Points
+    ink: LineInk | None = None  # its strokes, once it is cut out
 
     @property
     def outline(self) -> Points:

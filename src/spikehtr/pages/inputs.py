@@ -18,10 +18,12 @@ from PIL import Image
 from spikehtr.data.formats import alto, page, xml
 from spikehtr.data.formats.files import IMAGE_SUFFIXES, page_name, walk
 from spikehtr.data.formats.pages import ImageFinder
-from spikehtr.data.images import ImageError, count_frames, open_gray, to_gray
+from spikehtr.data.images import ImageError, count_frames, open_gray, open_whole, to_gray
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.origins import Origins
+from spikehtr.pages.page_images import SUFFIX as IMAGE
+from spikehtr.pages.page_images import made_from
 
 Kind = Literal["image", "xml", "pdf"]
 _PDFIUM = threading.Lock()
@@ -61,6 +63,16 @@ class PageJob:
         """The file, and the page where it has several: for messages."""
         several = self.index or self.source.kind == "pdf"
         return f"{self.source.path}, page {self.index + 1}" if several else str(self.source.path)
+
+    @property
+    def image_wanted(self) -> bool:
+        """Whether the page is part of a PDF or TIFF file; whatever else there is are images already."""
+        return self.source.kind == "pdf" or self.source.origin.suffix.lower() in (".tif", ".tiff")
+
+    @property
+    def image(self) -> str:
+        """The name of the page's own image, in the folder of its result."""
+        return f"{PurePath(self.name).name}{IMAGE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +148,9 @@ def _in_folder(folder: Path, output: Path | None, report: Report) -> Iterator[So
 
 def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str]]:
     """Without the images, or the pages of images, that XML files among the sources name; and without the XML files of
-    PDFs among the sources, which cannot give their lines: a remark for each PDF."""
+    PDFs among the sources, which cannot give their lines: a remark for each PDF. The page images that we made of a PDF
+    or TIFF among the sources, and what names them, are results of that file, as it is itself read."""
+    made = _made_of(sources)
     finder = ImageFinder()
     named: dict[Path, set[int]] = {}
     files: dict[tuple[Path, int], list[int]] = {}  # of each page, where its XML files stand in `sources`
@@ -149,9 +163,10 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
             if root is not None and (parse := ROOTS.get(xml.name_of(root))):
                 content = parse(root)
                 image = finder.find(source.path, content.image)
-                if image and image.resolve() in documents:
+                result_of = made.get(image.resolve()) if image else None
+                if image and (result_of or image.resolve() in documents):
                     left[place] = None
-                    passed[image] += 1
+                    passed[result_of or image] += 1
                 elif image:
                     left[place] = replace(source, image=image)
                     index = (content.frame or 1) - 1
@@ -161,6 +176,7 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
         f"{pdf}: PAGE or ALTO files that name it, passed over: {count}; it is read itself"
         for pdf, count in passed.items()
     ]
+    left = [None if source and source.path.resolve() in made else source for source in left]
     for places in files.values():
         if len(places) > 1:
             remarks += _of_one_page(places, left)
@@ -184,6 +200,13 @@ def _of_one_page(places: list[int], left: list[Source | None]) -> list[str]:
     if len(several) > 1:
         remarks.append(f"{', '.join(several)}: of the same page, which is read by each of them")
     return remarks
+
+
+def _made_of(sources: list[Source]) -> dict[Path, Path]:
+    """The images among the sources that are pages of other sources, written by us: each with its source."""
+    known = {source.path.resolve(): source.path for source in sources}
+    pairs = ((path, made_from(path)) for path in known if path.suffix.lower() == IMAGE)
+    return {path: known[file.resolve()] for path, file in pairs if file is not None and file.resolve() in known}
 
 
 def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
@@ -251,12 +274,24 @@ def count_pages(source: Source) -> int:
 def load_page(source: Source, index: int, dpi: int) -> Image.Image:
     """One page as 8-bit grey, turned upright where the camera noted how it was held."""
     if source.kind == "pdf":
-        with _pdf(source.path) as document:
-            sheet = document[index]
-            if sheet.get_width() * sheet.get_height() * (dpi / 72) ** 2 > (Image.MAX_IMAGE_PIXELS or 1 << 30):
-                raise ImageError(f"too large at {dpi} dpi: give a lower --dpi")
-            return to_gray(sheet.render(scale=dpi / 72, grayscale=True).to_pil())
+        return to_gray(_render(source.path, index, dpi, grayscale=True))
     return open_gray(source.path, index + 1)
+
+
+def load_colour(source: Source, index: int, dpi: int) -> Image.Image:
+    """The same with the colours that the file has."""
+    if source.kind == "pdf":
+        return _render(source.path, index, dpi, grayscale=False).convert("RGB")
+    return open_whole(source.origin, index + 1)
+
+
+def _render(path: Path, index: int, dpi: int, grayscale: bool) -> Image.Image:
+    with _pdf(path) as document:
+        sheet = document[index]
+        if sheet.get_width() * sheet.get_height() * (dpi / 72) ** 2 > (Image.MAX_IMAGE_PIXELS or 1 << 30):
+            raise ImageError(f"too large at {dpi} dpi: give a lower --dpi")
+        image: Image.Image = sheet.render(scale=dpi / 72, grayscale=grayscale).to_pil()
+        return image
 
 
 @contextmanager

@@ -14,15 +14,18 @@ from typing import Literal, NamedTuple
 from PIL import Image
 
 from spikehtr.data.formats.machine import noted_id
+from spikehtr.data.formats.outlines import bounds
 from spikehtr.data.geometry import cut_line
-from spikehtr.data.images import open_gray
+from spikehtr.data.images import open_gray, to_gray
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
-from spikehtr.pages.inputs import Failure, PageJob, load_page
+from spikehtr.pages.inputs import Failure, PageJob, load_colour, load_page
 from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
-from spikehtr.pages.tree import Page, Region, TextLine, words_of
+from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
+from spikehtr.pages.word_boxes import LineInk, place_characters
 from spikehtr.pages.writing import clean
-from spikehtr.recognizer import WINDOW, Fitted, ImageLike, Line, Recognizer, open_image
+from spikehtr.recognizer import WINDOW, Character, Fitted, ImageLike, Line, Recognizer, open_image
+from spikehtr.version import __version__
 
 Mode = Literal["auto", "line", "page"]
 _LEGIBLE = 12  # rows of a line: with fewer, what is read is worth a remark
@@ -38,6 +41,7 @@ class Sheet(NamedTuple):
     remarks: list[str]  # what is odd, and was used all the same
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
     given: bool = False  # whether a file gave the lines and their ids
+    part: int | None = None  # of which page of its file, from 0, an image is to be made
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class How:
     dpi: int = 300  # of PDF pages
     ahead: int = 2  # pages that are opened and segmented in threads while others are read
     keep_image: bool = False  # pass the grey page on with the result
+    images: bool = False  # pages of PDF and TIFF files become image files of their own, and the results name those
 
 
 class Done(NamedTuple):
@@ -59,6 +64,7 @@ class Done(NamedTuple):
     result: Page | Failure
     gray: Image.Image | None
     remarks: list[str]
+    part: int | None = None  # of which page of its file, from 0, an image is to be made beside the result
 
 
 def is_line(width: int, height: int) -> bool:
@@ -68,10 +74,17 @@ def is_line(width: int, height: int) -> bool:
 
 def open_sheet(job: PageJob, how: How) -> Sheet:
     """A page with its lines: given by its XML file, or found, or the image as a whole."""
+    own = how.images and job.image_wanted
     if job.source.kind == "xml":
-        return given_sheet(job.source.path)
-    sheet = found_sheet(job.source.path.name, load_page(job.source, job.index, how.dpi), how.find, how.mode)
-    return sheet._replace(frame=job.index + 1 if job.pages > 1 else None)
+        sheet = given_sheet(job.source.path)
+    else:
+        if own:  # what is read is the image that is written
+            gray = to_gray(load_colour(job.source, job.index, how.dpi))
+        else:
+            gray = load_page(job.source, job.index, how.dpi)
+        sheet = found_sheet(job.source.path.name, gray, how.find, how.mode)
+        sheet = sheet._replace(frame=job.index + 1 if job.pages > 1 else None)
+    return sheet._replace(image=job.image, frame=None, part=(sheet.frame or 1) - 1) if own else sheet
 
 
 def given_sheet(file: Path) -> Sheet:
@@ -103,7 +116,7 @@ def cut_lines(recognizer: Recognizer, sheet: Sheet) -> tuple[list[RegionPlace], 
         for place in region.lines:
             image = cut_line(sheet.gray, place.polygon, place.box)
             if image.width and image.height:
-                kept.append(place)
+                kept.append(place._replace(ink=LineInk.of(image, *corner_of(place))))
                 fitted.append(recognizer.fit(image))
                 rows = _rows_seen(recognizer, *image.size)
                 if rows < _LEGIBLE:
@@ -122,31 +135,51 @@ def _rows_seen(recognizer: Recognizer, width: int, height: int) -> float:
     return min(height, c.model.height, c.data.max_width * height / width)
 
 
-def left_of(place: LinePlace) -> int:
-    """The page's column at which `cut_line` begins."""
-    if place.polygon is not None:
-        return max(0, round(min(x for x, _ in place.polygon) - 1))
-    return max(0, round(place.box[0])) if place.box else 0
+def corner_of(place: LinePlace) -> tuple[int, int]:
+    """The page's column and row at which `cut_line` begins."""
+    left, top, _, _ = bounds(place.outline)
+    more = 1 if place.polygon is not None else 0
+    return max(0, round(left - more)), max(0, round(top - more))
 
 
-def assemble(sheet: Sheet, regions: list[RegionPlace], lines: Iterable[Line | None], model: str) -> Page:
+def assemble(
+    sheet: Sheet, regions: list[RegionPlace], lines: Iterable[Line | None], model: str, precision: str = ""
+) -> Page:
     """The page with what was read, lines in the order of `cut_lines`; None where nothing was."""
     read = iter(lines)
     out = []
     for region in regions:
         texts = tuple(_text_line(place, next(read), sheet.given) for place in region.lines)
         out.append(Region(region.id, texts, region.kind, region.polygon))
-    return Page(clean(sheet.image), *sheet.gray.size, tuple(out), model, tuple(sheet.problems), sheet.frame)
+    name, problems = clean(sheet.image), tuple(sheet.problems)
+    return Page(name, *sheet.gray.size, tuple(out), model, problems, sheet.frame, precision, __version__)
 
 
 def _text_line(place: LinePlace, line: Line | None, given: bool) -> TextLine:
     """Ids that a file gave are kept; ours say what was read, for programs that keep nothing else of a line's notes."""
     if line is None:
         return TextLine(place.id, place.outline, place.baseline)
-    words = words_of(line, place.outline, left_of(place))
+    words = _words_of(line, place)
     text = clean(" ".join(word.text for word in words))
     name = place.id if given else noted_id(place.id, text)
     return TextLine(name, place.outline, place.baseline, words, line.confidence)
+
+
+def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
+    """What stands between spaces, with boxes on the page."""
+    words: list[list[Character]] = [[]]
+    for character in line.characters:
+        if character.character.isspace():
+            words.append([])
+        else:
+            words[-1].append(character)
+    words = [word for word in words if word]
+    assert place.ink is not None  # `cut_lines` put it there
+    boxes = place_characters(place.ink, place.outline, [[(c.x0, c.x1) for c in word] for word in words])
+    return tuple(
+        Word(tuple(Glyph(c.character, c.confidence, box) for c, box in zip(word, places, strict=True)))
+        for word, places in zip(words, boxes, strict=True)
+    )
 
 
 def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int = 16) -> Page:
@@ -162,7 +195,8 @@ def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "
         name = Path(image).name if isinstance(image, str | os.PathLike) else "page"
         sheet = found_sheet(name, open_image(image), segmenter(how) if isinstance(how, str) else how)
     regions, fitted = cut_lines(recognizer, sheet)
-    return assemble(sheet, regions, recognizer.read_many(fitted, batch_size), recognizer.name)
+    lines = recognizer.read_many(fitted, batch_size)
+    return assemble(sheet, regions, lines, recognizer.name, recognizer.precision)
 
 
 @dataclass
@@ -199,15 +233,15 @@ def _flush(
 ) -> Iterator[Done]:
     pool = [line for page in waiting for line in page.fitted]
     read = _read_pool(recognizer, pool, how.batch_size, told) if recognizer else {}
-    first, name = 0, recognizer.name if recognizer else ""
+    first, about = 0, (recognizer.name, recognizer.precision) if recognizer else ("", "")
     for page in waiting:
         if isinstance(page.sheet, Failure):
             yield Done(page.job, page.sheet, None, [])
             continue
         count = sum(len(region.lines) for region in page.regions)
-        result = assemble(page.sheet, page.regions, map(read.get, range(first, first + count)), name)
+        result = assemble(page.sheet, page.regions, map(read.get, range(first, first + count)), *about)
         first += len(page.fitted)
-        yield Done(page.job, result, page.sheet.gray if how.keep_image else None, page.sheet.remarks)
+        yield Done(page.job, result, page.sheet.gray if how.keep_image else None, page.sheet.remarks, page.sheet.part)
 
 
 def _read_pool(

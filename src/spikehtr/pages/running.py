@@ -5,18 +5,21 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from PIL import Image
 
 from spikehtr.data.formats import xml
 from spikehtr.data.formats.machine import list_read
+from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source
+from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source, load_colour
 from spikehtr.pages.keeping import LeftAsItIs, NoBackupError, Results, State
 from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import draw
+from spikehtr.pages.page_images import page_image
 from spikehtr.pages.reading import Done, How, read_pages
 from spikehtr.pages.sealing import sealed
 from spikehtr.pages.tree import Page
@@ -42,6 +45,9 @@ class Run:
     min_confidence: float = 0.0
     overwrite: bool = False  # also what is not as we wrote it, which is kept as a backup
     confidences: bool = False  # text: each line's before it
+    glyphs: bool = False  # PAGE and ALTO: an element for each character
+    images: bool = False  # of the pages of PDF and TIFF files
+    dpi: int = 300  # of the images of PDF pages
     read: int = 0
     lines: int = 0
     skipped: int = 0
@@ -63,6 +69,11 @@ class Run:
     def target(self, job: PageJob) -> Path | None:
         return None if self.folder is None else self.folder / f"{job.name}{SUFFIX[self.form]}"
 
+    def lacks_image(self, job: PageJob) -> bool:
+        """Whether a page's own image is wanted and not there: a run before may have done without."""
+        target = self.target(job)
+        return self.images and job.image_wanted and target is not None and not target.with_name(job.image).is_file()
+
     def leave(self, path: Path, state: State) -> None:
         self.left.setdefault(state, []).append(path)
 
@@ -73,8 +84,8 @@ class Run:
             return page.to_text(self.min_confidence, self.confidences)
         write: dict[Format, Callable[[float], str]] = {
             "json": page.to_json,
-            "page": page.to_page,
-            "alto": page.to_alto,
+            "page": partial(page.to_page, glyphs=self.glyphs),
+            "alto": partial(page.to_alto, glyphs=self.glyphs),
             "hocr": page.to_hocr,
         }
         return write[self.form](self.min_confidence)
@@ -113,7 +124,7 @@ def _is_to_be_read(job: PageJob, run: Run, inputs: set[Path]) -> bool:
         run.failures.append(_unwritable(job, target, error))
         return False
     like = state is not State.FREE and _holds(target, run.form)
-    if run.resume and like:
+    if run.resume and like and not run.lacks_image(job):
         run.skipped += 1
         run.skipped_changed += state is State.CHANGED
         return False
@@ -165,7 +176,7 @@ def transcribe(
             run.leave(left.path, left.state)
             yield done.job, None
             continue
-        except NoBackupError as error:
+        except (NoBackupError, ImageError) as error:  # the latter: its source is gone, or damaged since it was read
             run.failures.append(Failure(done.job.title, str(error)))
             yield done.job, None
             continue
@@ -193,7 +204,7 @@ def _unwritable(job: PageJob, target: Path | None, error: OSError) -> Failure:
 def _write(done: Done, page: Page, run: Run) -> str | None:
     if run.folder is None or run.results is None:
         return run.shown(page)
-    content = sealed(run.shown(page), run.form)
+    image = _page_image(done, run)
     with run.origins.lock():
         run.origins.refresh()
         job = run.names.kept(done.job)
@@ -205,6 +216,10 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
         files = [target]
         if run.overlay and done.gray is not None:
             files += _write_overlay(page, done.gray, run.folder / f"{job.name}{OVERLAY}", run)
+        if image is not None:
+            page = replace(page, image=clean(job.image))
+            files.append(_write_image(image, target.with_name(job.image), run.results))
+        content = sealed(run.shown(page), run.form)
         if run.form in ("page", "alto"):
             machines = ((line.id, clean(line.text)) for line in page.lines if line.is_machines)
             list_read(run.folder, page.image, machines)
@@ -213,6 +228,24 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
     if len(run.written) <= NAMED:  # one more than is named, to tell that there are more
         run.written += files
     return None
+
+
+def _page_image(done: Done, run: Run) -> bytes | None:
+    """The image of a page of a PDF or TIFF file, where it is wanted; made before anything is locked."""
+    if done.part is None:
+        return None
+    source = done.job.source
+    image = load_colour(source, done.part, run.dpi)
+    return page_image(image, source.origin.name, done.part + 1, run.dpi if source.kind == "pdf" else None)
+
+
+def _write_image(data: bytes, path: Path, results: Results) -> Path:
+    """A page's own image. Where another file is left in its place the result is not written either: it would name that
+    one."""
+    if not path.is_file() or path.read_bytes() != data:
+        with results.writing(path) as temporary:
+            temporary.write_bytes(data)
+    return path
 
 
 def _write_overlay(page: Page, gray: Image.Image, path: Path, run: Run) -> list[Path]:

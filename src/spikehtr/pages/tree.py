@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from spikehtr.data.formats.machine import digest
 from spikehtr.data.formats.outlines import Box, Points, bounds
 from spikehtr.errors import SpikeHTRError
-
-if TYPE_CHECKING:
-    from spikehtr.recognizer import Line
 
 FORMAT = "spikehtr-page-1"
 
@@ -101,6 +98,8 @@ class Page:
     model: str = ""  # what read it
     problems: tuple[str, ...] = field(default=(), compare=False)  # what could not be used of a given segmentation
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
+    precision: str = ""  # that the model read in: fp32, bf16, fp64
+    version: str = ""  # of this package when the page was read
 
     @property
     def lines(self) -> list[TextLine]:
@@ -118,17 +117,17 @@ class Page:
         text = "\n\n".join("\n".join(map(shown, region.lines)) for region in self.regions)
         return text + "\n" if text else ""
 
-    def to_page(self, min_confidence: float = 0.0) -> str:
-        """PAGE XML, version 2019-07-15."""
+    def to_page(self, min_confidence: float = 0.0, glyphs: bool = False) -> str:
+        """PAGE XML, version 2019-07-15; with `glyphs` an element for each character, too."""
         from spikehtr.pages.write_page import page_xml
 
-        return page_xml(self, min_confidence)
+        return page_xml(self, min_confidence, glyphs)
 
-    def to_alto(self, min_confidence: float = 0.0) -> str:
-        """ALTO XML, version 4."""
+    def to_alto(self, min_confidence: float = 0.0, glyphs: bool = False) -> str:
+        """ALTO XML, version 4; with `glyphs` an element for each character, too."""
         from spikehtr.pages.write_alto import alto_xml
 
-        return alto_xml(self, min_confidence)
+        return alto_xml(self, min_confidence, glyphs)
 
     def to_hocr(self, min_confidence: float = 0.0) -> str:
         """hOCR 1.2, as XHTML."""
@@ -148,7 +147,16 @@ class Page:
             if data.get("format") != FORMAT:
                 raise SpikeHTRError(f"not a page of format {FORMAT} (found {data.get('format')!r})")
             regions = tuple(_region(entry) for entry in data["regions"])
-            return cls(data["image"], data["width"], data["height"], regions, data["model"], frame=data.get("frame"))
+            return cls(
+                data["image"],
+                data["width"],
+                data["height"],
+                regions,
+                data["model"],
+                frame=data.get("frame"),
+                precision=data.get("precision", ""),
+                version=data.get("version", ""),
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpikeHTRError(f"not a page as JSON ({error!r})") from None
 
@@ -164,30 +172,10 @@ def doubtful(word: Word, min_confidence: float) -> bool:
     return word.confidence < min_confidence
 
 
-def words_of(line: Line, polygon: Sequence[tuple[float, float]], left: float) -> tuple[Word, ...]:
-    """The words of a line that was cut out of a page from column `left` on, with boxes on the page."""
-    words: list[list[Glyph]] = [[]]
-    for character, confidence, x0, x1 in line.characters:
-        if character.isspace():
-            words.append([])
-        else:
-            words[-1].append(Glyph(character, confidence, slice_box(polygon, x0 + left, x1 + left)))
-    return tuple(Word(tuple(word)) for word in words if word)
-
-
-def slice_box(polygon: Sequence[tuple[float, float]], x0: float, x1: float) -> Box:
-    """The box around the part of a polygon between two columns; the whole height where that part is empty."""
-    ys = [y for x, y in polygon if x0 <= x <= x1]
-    for (ax, ay), (bx, by) in zip(polygon, [*polygon[1:], polygon[0]], strict=True):
-        for x in (x0, x1):
-            if min(ax, bx) <= x <= max(ax, bx) and ax != bx:
-                ys.append(ay + (by - ay) * (x - ax) / (bx - ax))
-    if not ys:
-        ys = [y for _, y in polygon]
-    return x0, min(ys), x1, max(ys)
-
-
 def _page_dict(page: Page, least: float) -> dict[str, Any]:
+    from spikehtr.pages.clipping import inside
+
+    page = inside(page)
     return {
         "format": FORMAT,
         "image": page.image,
@@ -195,6 +183,7 @@ def _page_dict(page: Page, least: float) -> dict[str, Any]:
         "width": page.width,
         "height": page.height,
         "model": page.model,
+        **{key: value for key, value in (("precision", page.precision), ("version", page.version)) if value},
         "regions": [
             {
                 "id": region.id,

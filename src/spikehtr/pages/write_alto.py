@@ -8,6 +8,7 @@ from lxml import etree
 
 from spikehtr.data.formats.machine import alto_tag
 from spikehtr.data.formats.outlines import bounds
+from spikehtr.pages.clipping import inside
 from spikehtr.pages.tree import Page, Region, TextLine, Word, doubtful
 from spikehtr.pages.writing import Names, clean, listed, number, serialised, whole
 from spikehtr.version import __version__
@@ -19,7 +20,8 @@ _DOUBTFUL = "doubtful"
 _READ = "machine-read"  # a line; the tag's ID has a digest of the text that was read
 
 
-def alto_xml(page: Page, min_confidence: float = 0.0) -> str:
+def alto_xml(page: Page, min_confidence: float = 0.0, glyphs: bool = False) -> str:
+    page = inside(page)
     root = etree.Element(f"{{{SPACE}}}alto", nsmap={None: SPACE, "xsi": _XSI})
     root.set(f"{{{_XSI}}}schemaLocation", _SCHEMA)
     names = Names()
@@ -36,7 +38,7 @@ def alto_xml(page: Page, min_confidence: float = 0.0) -> str:
     sheet = _add(_add(root, "Layout"), "Page", ID=names.take("page"), PHYSICAL_IMG_NR=frame, **_size(page))
     space = _add(sheet, "PrintSpace", HPOS=0, VPOS=0, **_size(page))
     for region in page.regions:
-        _region(space, page, region, kinds[region.kind], names, min_confidence)
+        _region(space, page, region, kinds[region.kind], names, min_confidence, glyphs)
     return serialised(root)
 
 
@@ -54,9 +56,12 @@ def _description(root: Any, page: Page, names: Names) -> None:
     _add(_add(description, "sourceImageInformation"), "fileName").text = clean(page.image)
     processing = _add(description, "Processing", ID=names.take("reading"))
     _add(processing, "processingStepDescription").text = f"handwriting read with {clean(page.model) or 'a model'}"
+    settings = [f"{key}: {value}" for key, value in (("model", page.model), ("precision", page.precision)) if value]
+    if settings:
+        _add(processing, "processingStepSettings").text = clean("; ".join(settings))
     software = _add(processing, "processingSoftware")
     _add(software, "softwareName").text = "spikehtr"
-    _add(software, "softwareVersion").text = __version__
+    _add(software, "softwareVersion").text = page.version or __version__
 
 
 def _place(points: list[tuple[int, int]]) -> dict[str, int]:
@@ -64,15 +69,15 @@ def _place(points: list[tuple[int, int]]) -> dict[str, int]:
     return {"HPOS": int(left), "VPOS": int(top), "WIDTH": int(right - left), "HEIGHT": int(bottom - top)}
 
 
-def _region(space: Any, page: Page, region: Region, kind: str, names: Names, least: float) -> None:
+def _region(space: Any, page: Page, region: Region, kind: str, names: Names, least: float, glyphs: bool) -> None:
     points = whole(page, region.outline)
     block = _add(space, "TextBlock", ID=names.take(region.id), TAGREFS=kind, **_place(points))
     _add(_add(block, "Shape"), "Polygon", POINTS=listed(points))
     for line in region.lines:
-        _line(block, page, line, names, least)
+        _line(block, page, line, names, least, glyphs)
 
 
-def _line(block: Any, page: Page, line: TextLine, names: Names, least: float) -> None:
+def _line(block: Any, page: Page, line: TextLine, names: Names, least: float, glyphs: bool) -> None:
     points = whole(page, line.polygon)
     name = names.take(line.id)
     element = _add(block, "TextLine", ID=name, **_place(points))
@@ -85,17 +90,17 @@ def _line(block: Any, page: Page, line: TextLine, names: Names, least: float) ->
     for index, word in enumerate(line.words):
         if index:
             _add(element, "SP")
-        _word(element, page, word, names.take(f"{name}_w{index}"), names, least)
+        _word(element, page, word, names.take(f"{name}_w{index}"), names, least, glyphs)
     if not line.words:  # the schema wants a String in every line
         _add(element, "String", ID=names.take(f"{name}_w0"), CONTENT=clean(line.text), **_place(points))
 
 
-def _word(parent: Any, page: Page, word: Word, name: str, names: Names, least: float) -> None:
+def _word(parent: Any, page: Page, word: Word, name: str, names: Names, least: float, glyphs: bool) -> None:
     place, text = _place(_corners(page, word.box)), clean(word.text)
     element = _add(parent, "String", ID=name, CONTENT=text, WC=number(word.confidence), **place)
     if doubtful(word, least):
         element.set("TAGREFS", _DOUBTFUL)
-    for index, glyph in enumerate(word.characters):
+    for index, glyph in enumerate(word.characters if glyphs else ()):
         place, text = _place(_corners(page, glyph.box)), clean(glyph.character)
         _add(element, "Glyph", ID=names.take(f"{name}_g{index}"), CONTENT=text, GC=number(glyph.confidence), **place)
 

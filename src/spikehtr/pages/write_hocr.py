@@ -6,6 +6,7 @@ from typing import Any
 
 from lxml import etree
 
+from spikehtr.pages.clipping import inside
 from spikehtr.pages.tree import Page, TextLine, Word, doubtful
 from spikehtr.pages.writing import Names, clean, serialised, whole
 from spikehtr.version import __version__
@@ -14,11 +15,15 @@ SPACE = "http://www.w3.org/1999/xhtml"
 
 
 def hocr(page: Page, min_confidence: float = 0.0) -> str:
+    page = inside(page)
     root = etree.Element(f"{{{SPACE}}}html", nsmap={None: SPACE})
     head = _add(root, "head")
     _add(head, "title").text = clean(page.image)
     _add(head, "meta", charset="utf-8")
-    _add(head, "meta", name="ocr-system", content=f"spikehtr {__version__}")
+    _add(head, "meta", name="ocr-system", content=f"spikehtr {page.version or __version__}")
+    for name, value in (("spikehtr-model", page.model), ("spikehtr-precision", page.precision)):
+        if value:
+            _add(head, "meta", name=name, content=clean(value))
     _add(head, "meta", name="ocr-capabilities", content="ocr_page ocr_carea ocr_line ocrx_word ocrp_poly ocrp_wconf")
     names = Names()
     image = clean(page.image).replace("\\", "\\\\").replace('"', '\\"')

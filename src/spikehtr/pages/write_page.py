@@ -8,6 +8,7 @@ from lxml import etree
 
 from spikehtr.data.formats.frames import note
 from spikehtr.data.formats.machine import page_note
+from spikehtr.pages.clipping import inside
 from spikehtr.pages.tree import Page, Region, TextLine, Word, doubtful
 from spikehtr.pages.writing import Names, clean, listed, now, number, serialised, whole
 from spikehtr.version import __version__
@@ -39,13 +40,16 @@ KINDS = frozenset(
 )
 
 
-def page_xml(page: Page, min_confidence: float = 0.0) -> str:
+def page_xml(page: Page, min_confidence: float = 0.0, glyphs: bool = False) -> str:
+    page = inside(page)
     root = etree.Element(f"{{{SPACE}}}PcGts", nsmap={None: SPACE, "xsi": _XSI})
     root.set(f"{{{_XSI}}}schemaLocation", _SCHEMA)
     metadata = _add(root, "Metadata")
     moment = now()
-    for name, text in (("Creator", f"spikehtr {__version__}"), ("Created", moment), ("LastChange", moment)):
+    creator = f"spikehtr {page.version or __version__}"
+    for name, text in (("Creator", creator), ("Created", moment), ("LastChange", moment)):
         _add(metadata, name).text = text
+    _recognition(metadata, page)
     sheet = _add(root, "Page", imageFilename=clean(page.image), imageWidth=page.width, imageHeight=page.height)
     if page.frame is not None:
         sheet.set("custom", note(page.frame))
@@ -56,7 +60,7 @@ def page_xml(page: Page, min_confidence: float = 0.0) -> str:
         for index, name in enumerate(ids):
             _add(group, "RegionRefIndexed", index=index, regionRef=name)
     for index, (region, name) in enumerate(zip(page.regions, ids, strict=True)):
-        _region(sheet, page, region, name, index, names, min_confidence)
+        _region(sheet, page, region, name, index, names, min_confidence, glyphs)
     return serialised(root)
 
 
@@ -64,16 +68,30 @@ def _add(parent: Any, tag: str, /, **attributes: object) -> Any:
     return etree.SubElement(parent, f"{{{SPACE}}}{tag}", {key: str(value) for key, value in attributes.items()})
 
 
-def _region(sheet: Any, page: Page, region: Region, name: str, index: int, names: Names, least: float) -> None:
+def _recognition(metadata: Any, page: Page) -> None:
+    """What read the page, in the way of OCR-D: a processing step with labels."""
+    if not page.model:
+        return
+    step = _add(metadata, "MetadataItem", type="processingStep", name="recognition/text-recognition", value="spikehtr")
+    labels = _add(step, "Labels")
+    version = page.version or __version__
+    for kind, value in (("model", page.model), ("precision", page.precision), ("version", version)):
+        if value:
+            _add(labels, "Label", value=clean(value), type=kind)
+
+
+def _region(
+    sheet: Any, page: Page, region: Region, name: str, index: int, names: Names, least: float, glyphs: bool
+) -> None:
     kind = region.kind if region.kind in KINDS else "other"
     element = _add(sheet, "TextRegion", id=name, type=kind, custom=f"readingOrder {{index:{index};}}")
     _coords(element, page, region.outline)
     for place, line in enumerate(region.lines):
-        _line(element, page, line, place, names, least)
+        _line(element, page, line, place, names, least, glyphs)
     _text(element, "\n".join(line.text for line in region.lines))
 
 
-def _line(parent: Any, page: Page, line: TextLine, index: int, names: Names, least: float) -> None:
+def _line(parent: Any, page: Page, line: TextLine, index: int, names: Names, least: float, glyphs: bool) -> None:
     name = names.take(line.id)
     machine = f" {page_note(clean(line.text))}" if line.is_machines else ""
     custom = f"readingOrder {{index:{index};}}{machine}{_unclear(line, least)}"
@@ -82,7 +100,7 @@ def _line(parent: Any, page: Page, line: TextLine, index: int, names: Names, lea
     if line.baseline:
         _add(element, "Baseline", points=listed(whole(page, line.baseline)))
     for number_of, word in enumerate(line.words):
-        _word(element, page, word, names.take(f"{name}_w{number_of}"), names)
+        _word(element, page, word, names.take(f"{name}_w{number_of}"), names, glyphs)
     _text(element, line.text, line.confidence if line.words else None)
 
 
@@ -96,10 +114,10 @@ def _unclear(line: TextLine, least: float) -> str:
     return out
 
 
-def _word(parent: Any, page: Page, word: Word, name: str, names: Names) -> None:
+def _word(parent: Any, page: Page, word: Word, name: str, names: Names, glyphs: bool) -> None:
     element = _add(parent, "Word", id=name)
     _box(element, page, word.box)
-    for index, glyph in enumerate(word.characters):
+    for index, glyph in enumerate(word.characters if glyphs else ()):
         inner = _add(element, "Glyph", id=names.take(f"{name}_g{index}"))
         _box(inner, page, glyph.box)
         _text(inner, glyph.character, glyph.confidence)

@@ -23,7 +23,8 @@ def clean(text: str) -> str:
 
 def whole(page: Page, points: Iterable[tuple[float, float]]) -> list[tuple[int, int]]:
     """Points in whole pixels of the page, none outside it."""
-    return [(min(max(round(x), 0), page.width), min(max(round(y), 0), page.height)) for x, y in points]
+    right, bottom = max(page.width - 1, 1), max(page.height - 1, 1)
+    return [(min(max(round(x), 0), right), min(max(round(y), 0), bottom)) for x, y in points]
 
 
 def listed(points: Iterable[tuple[int, int]]) -> str:
