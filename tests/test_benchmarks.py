@@ -33,6 +33,7 @@ def test_every_page_is_transcribed_or_listed_and_a_killed_run_is_resumed():
     assert "transcribed 7; all good ones: True" in told
 
 
+@pytest.mark.slow  # the readers themselves: test_inference.py
 def test_readers_are_compared_with_the_reference(lines):
     told = run("reading", "bundled", "--data", lines, "--lines", 2, "--device", "cpu")
     assert "2 lines of" in told

@@ -42,6 +42,7 @@ def test_its_card_names_its_sources_and_gives_the_rates_that_its_file_notes():
         assert re.findall(r"([\d.]+%) \[", cells) == rates
 
 
+@pytest.mark.slow  # reading: the test of the sample page; rates: tests/evaluation
 @pytest.mark.skipif(not LINES.is_dir(), reason="needs the open line sets, which are not in this repository")
 def test_evaluating_gives_what_the_card_says(tmp_path):
     name = "cremma-wikipedia"
@@ -54,6 +55,7 @@ def test_evaluating_gives_what_the_card_says(tmp_path):
     assert found["rates"]["CER, plain"]["rate"] == pytest.approx(noted, abs=0.001)  # sums in another order flip spikes
 
 
+@pytest.mark.slow  # exports: tests/export, tests/cli/test_export.py
 def test_it_is_exported_by_its_name(tmp_path):
     pytest.importorskip("nir", reason="the extra `export` is not installed")
     result = CliRunner().invoke(app, ["export", "nir", BUNDLED, "-o", str(tmp_path / "m.nir"), "--width", "256"])

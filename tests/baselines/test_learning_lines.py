@@ -19,9 +19,9 @@ CHARSET = Charset.from_texts(WORDS)
 @pytest.mark.parametrize(
     ("arch", "reducer", "rate"),
     [
-        ("cnn-blstm", False, 5e-3),
+        pytest.param("cnn-blstm", False, 5e-3, marks=pytest.mark.slow),
         ("retsinas", False, 5e-3),
-        ("htr-vt", True, 1e-3),
+        pytest.param("htr-vt", True, 1e-3, marks=pytest.mark.slow),
         pytest.param("kraken", True, 5e-3, marks=pytest.mark.slow),
     ],
 )

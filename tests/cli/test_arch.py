@@ -23,6 +23,7 @@ def lines(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow  # without a shell: tests/baselines/test_training.py
 def test_train_a_baseline_with_the_reducer_and_evaluate_it(lines, tmp_path):
     done = run("train", "-d", lines, "--arch", "cnn-blstm", "--reducer", "-o", tmp_path / "r", *SMALL)
     assert done.returncode == 0, done.stderr

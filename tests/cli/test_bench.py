@@ -34,6 +34,7 @@ def test_table_and_json(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["bench.json"]
 
 
+@pytest.mark.slow  # one preset: the test above
 def test_several_presets_at_their_own_widths(tmp_path):
     path = tmp_path / "bench.json"
     small = ("-s", "model.height=32", "-s", "model.baseline.scale=0.05", "-s", "data.max_width=64")

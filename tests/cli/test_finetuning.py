@@ -28,6 +28,7 @@ def study(place, *more, name="fine-tuning"):
     return run("study", name, "-d", place / "words", "-o", place / "study", "--device", "cpu", *more)
 
 
+@pytest.mark.slow  # fine-tuning: tests/training/test_finetune.py; tables: test_study.py
 def test_from_a_model_to_a_table(place):
     model = place / "model" / "best.safetensors"
     only = ["--only", "as-is,model-50,scratch-50", "--epochs", 2, "-s", "data.workers=0"]

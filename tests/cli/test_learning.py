@@ -79,6 +79,7 @@ def again(folder):
     return ["--resume"] if (folder / "last.safetensors").exists() or (folder / "previous.safetensors").exists() else []
 
 
+@pytest.mark.slow  # learning: tests/model/test_overfit.py; resuming: tests/training/test_loop.py
 def test_a_small_network_learns_to_read_and_three_kills_change_nothing(place):
     with start(place, "whole") as whole:
         deadline = time.monotonic() + 600

@@ -37,7 +37,10 @@ def command(name, lines, output, *more):
     return ["study", name, "-d", lines, "-o", output, "--epochs", 1, "--device", "cpu", *SETTINGS, *more]
 
 
-@pytest.mark.parametrize("name", EIGHT)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("ann-control", "reduction") else pytest.param(name, marks=pytest.mark.slow) for name in EIGHT],
+)
 def test_a_study_from_data_to_table(name, lines, tmp_path):
     done = run(*command(name, lines, tmp_path / "s"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -48,7 +48,7 @@ def growth(act, rounds=7):
 
 
 @pytest.mark.parametrize("events", ["never", "always"])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_many_calls_take_no_more_than_a_few(threads, events):
     """Three lines are read one after the other, four on two threads side by side."""
     engine = Engine(network(), events=events, threads=threads)

@@ -63,6 +63,7 @@ def test_operations_in_double_precision_at_other_sizes():
             assert found == pytest.approx(wanted.numpy(), abs=1e-12)
 
 
+@pytest.mark.slow  # operation by operation: the test above; a file: test_onnx.py
 def test_a_file_in_double_precision_reads_as_the_model_does_in_it(tmp_path_factory):
     model, path, told = exported(tmp_path_factory, "onnx", ".onnx", "--fp64", timesteps=1, mixer__blocks=["LK"])
     check = json.loads(told)["check"]

@@ -40,9 +40,8 @@ def test_export_holds_for_other_batches_and_widths():
         assert_agrees(program.module()(wider, widths[:3]), net(wider, widths[:3]))
 
 
-@pytest.mark.parametrize(
-    "variant", ["default", *(pytest.param(v, marks=pytest.mark.slow) for v in ("T=4", "ann-pure", "poisson", "ttfs"))]
-)
+@pytest.mark.slow  # the same tracing, for export: tests/export/test_program.py
+@pytest.mark.parametrize("variant", ["default", "T=4", "ann-pure", "poisson", "ttfs"])
 def test_compile_finds_one_graph_without_breaks(variant):
     net = build(**VARIANTS[variant] | ({} if variant == "default" else ONE_BLOCK)).double()
     images, widths = batch(torch.float64)

@@ -131,6 +131,7 @@ def test_the_ledger_agrees_with_counts_layer_by_layer():
     assert ledger.eligible_share() == found.eligible_share
 
 
+@pytest.mark.slow  # the same figures counted otherwise: test_counts.py
 def test_base_reproduces_the_papers_counts():
     """An eighth of the canvas has an eighth of everything; `test_counts` counts the whole of it."""
     net = build(Config.preset("base").model, 80)

@@ -1,5 +1,6 @@
-"""The tables that docs show are what the runs kept beside them say."""
+"""The figures of published tables are those of the runs kept beside them; how the pages put it is their own matter."""
 
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -10,20 +11,29 @@ from spikehtr.studies.tasks import Plan
 
 ROOT = Path(__file__).parents[2]
 MAIN = ROOT / "docs" / "results" / "main"
+NUMBER = re.compile(r"[-+]?\d+\.\d+")
 
 
-def test_the_published_table_is_that_of_the_runs_kept_beside_it(tmp_path):
+def figures(page):
+    """The decimal numbers of each row of a page's Markdown tables."""
+    return [NUMBER.findall(line) for line in page.splitlines() if line.startswith("|") and NUMBER.search(line)]
+
+
+def test_the_published_table_has_the_figures_of_the_runs_kept_beside_it(tmp_path):
     shutil.copytree(MAIN, tmp_path / "main", ignore=shutil.ignore_patterns(MARKDOWN))
     render(replace(Plan.read(MAIN), folder=tmp_path / "main"))
-    assert (tmp_path / "main" / MARKDOWN).read_text() == (MAIN / MARKDOWN).read_text()
+    published = figures((MAIN / MARKDOWN).read_text())
+    assert len(published) > 20
+    assert figures((tmp_path / "main" / MARKDOWN).read_text()) == published
 
 
-def test_the_page_has_the_tables_of_those_runs(monkeypatch):
+def test_the_page_has_the_figures_of_those_runs(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "tools"), *sys.path])
     import accuracy
 
     page = accuracy.PAGE.read_text()
-    assert accuracy.PLACE.findall(page)
-    assert accuracy.filled(page, Plan.read(MAIN)) == page
-    emptied = accuracy.PLACE.sub(lambda place: place[1] + place[3], page)
-    assert accuracy.filled(emptied, Plan.read(MAIN)) == page
+    parts = [found[0] for found in accuracy.PLACE.finditer(page)]
+    made = [found[0] for found in accuracy.PLACE.finditer(accuracy.filled(page, Plan.read(MAIN)))]
+    assert parts
+    assert [figures(part) for part in made] == [figures(part) for part in parts]
+    assert all(map(figures, parts))
