@@ -17,8 +17,9 @@ from spikehtr.pages.scoring import cover_of, resample, tolerances_of
 from spikehtr.pages.segment import weights
 from spikehtr.pages.segment.__main__ import main
 from spikehtr.pages.segment.labels import LineLabel, PageLabels
+from spikehtr.pages.segment.losses import Batch, losses
 from spikehtr.pages.segment.measures import order_errors, page_score
-from spikehtr.pages.segment.network import LineNetwork, NetworkShape, folded, parameters
+from spikehtr.pages.segment.network import LineNetwork, Maps, NetworkShape, folded, parameters
 from spikehtr.pages.segment.packing import PackedPage, folds, pack, unpack
 from spikehtr.pages.segment.training import Trainer, TrainOptions
 
@@ -58,6 +59,23 @@ def test_folding_changes_nothing() -> None:
     with torch.no_grad():
         for one, other in zip(network(images), folded_network(images), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_rare_directions_count_as_much_as_usual_ones() -> None:
+    """One part in eight is upside down and held for upright: a half of the loss, not an eighth."""
+    turn = torch.zeros(8, 4, 4, dtype=torch.uint8)
+    turn[0] = 2
+    coarse = torch.zeros(8, 7, 4, 4)
+    coarse[:, 3] = 8.0
+    batch = Batch(
+        torch.zeros(8, 1, 16, 16),
+        torch.zeros(8, 8, 8, dtype=torch.uint8),
+        torch.full((8, 2, 4, 4), 16.0),
+        turn,
+        torch.ones(8, dtype=torch.bool),
+        torch.zeros(8, dtype=torch.bool),
+    )
+    assert float(losses(Maps(torch.zeros(8, 4, 8, 8), coarse), batch).turn) == pytest.approx(4.0, abs=0.01)
 
 
 def options(steps: int) -> TrainOptions:

@@ -1,4 +1,4 @@
-"""python -m spikehtr.pages.segment pack | train | evaluate | export: the segmenter's tasks without the rest of the program."""
+"""python -m spikehtr.pages.segment pack | train | evaluate | export: the segmenter's tasks by themselves."""
 
 from __future__ import annotations
 
