@@ -25,9 +25,9 @@ class DecodeOptions:
 
     baseline: float = 0.3  # least probability of a crest's pixel
     cut: float = 0.5  # probability of an end from which a crest is cut there
-    mean: float = 0.45  # least mean probability along a line
+    mean: float = 0.5  # least mean probability along a line
     piece: float = 0.25  # heights: shorter pieces of lines are dropped
-    shortest: float = 0.5  # heights: shorter lines are dropped; most are what is left beyond the mark of an end
+    shortest: float = 0.6  # heights: shorter lines are dropped; most are what is left beyond the mark of an end
     steep: float = 3.0  # heights: the same of lines that run down the page
     gap: float = 2.5  # heights: pieces farther apart are not linked
     level: float = 0.3  # heights: pieces farther out of line are not linked
