@@ -8,13 +8,23 @@ shift 3
 runs=$(mktemp -d)
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1
 mkdir -p "$out"
+train() {  # NAME [option ...]
+    local name=$1 began=$SECONDS
+    shift
+    local command=(python3 -m spikehtr.pages.segment train "$pack" --also pages --minutes "$minutes" --out "$runs/$name" "$@")
+    "${command[@]}" >"$runs/$name.txt" 2>&1 && return
+    # Several processes that start on one card at once: one may be refused. It is started again, once.
+    if [ $((SECONDS - began)) -gt 60 ] || [ -f "$runs/$name/log.jsonl" ]; then return 1; fi
+    sleep 5
+    "${command[@]}" >>"$runs/$name.txt" 2>&1
+}
 waiting=()
 for name in 0 1 2 3 4 all; do
     fold=()
     if [ "$name" != all ]; then fold=(--fold "$name"); fi
-    python3 -m spikehtr.pages.segment train "$pack" "${fold[@]}" --also pages --minutes "$minutes" \
-        --out "$runs/$name" "$@" >"$runs/$name.txt" 2>&1 &
+    train "$name" "${fold[@]}" "$@" &
     waiting+=($!)
+    sleep 2
 done
 failed=0
 for process in "${waiting[@]}"; do wait "$process" || failed=1; done

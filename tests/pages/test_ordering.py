@@ -39,6 +39,17 @@ def test_rows_of_a_table_are_read_across() -> None:
     assert index_order(lines) == [list(range(12))]
 
 
+def test_long_columns_of_one_width_are_read_one_after_the_other_though_their_lines_are_level() -> None:
+    lines = [placed(x, x + 400, 100 + 50 * row) for x in (50, 550) for row in range(10)]
+    assert index_order(lines) == [list(range(10)), list(range(10, 20))]
+
+
+def test_long_columns_of_a_table_are_read_across() -> None:
+    """Names and dates, too unlike in width for columns of text."""
+    lines = [placed(x, x + width, 100 + 50 * row) for row in range(10) for x, width in ((50, 400), (550, 200))]
+    assert index_order(lines) == [list(range(20))]
+
+
 def test_parts_of_a_tilted_row_stay_in_one_row() -> None:
     lines = [placed(x, x + 400, 100 + 60 * row + 0.05 * x, 0.05) for row in range(4) for x in (0, 450, 900)]
     assert index_order(lines) == [list(range(12))]

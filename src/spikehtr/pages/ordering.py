@@ -16,6 +16,7 @@ IN_ROWS, LEVEL = (
     0.65,
     0.8,
 )  # share of a column's lines that have a partner in line with them (to so many sizes): a table
+COLUMN_LINES, COLUMN_WIDTH, ALIKE = 8, 20.0, 0.85  # least lines of a column of text, sizes it is wide, ratio of widths
 MARGIN = 0.4  # a column narrower than this share of its neighbour, and with no more lines, is a marginal note
 
 
@@ -74,7 +75,7 @@ def _columns(lines: list[Placed]) -> list[list[Placed]] | None:
         gap = line.left - reach
         if gap > GUTTER * size and (best is None or gap > best[0]):
             left, right = by_left[:index], by_left[index:]
-            if _side_by_side(left, right) and not _same_rows(left, right):
+            if _side_by_side(left, right) and (_running_text(left, right) or not _same_rows(left, right)):
                 best = gap, index
         reach = max(reach, line.right)
     return None if best is None else [by_left[: best[1]], by_left[best[1] :]]
@@ -91,6 +92,15 @@ def _same_rows(left: list[Placed], right: list[Placed]) -> bool:
     few, many = sorted((left, right), key=len)
     hits = sum(any(abs(_level(one, other)) < LEVEL * one.size for other in many) for one in few)
     return hits >= IN_ROWS * len(few)
+
+
+def _running_text(left: list[Placed], right: list[Placed]) -> bool:
+    """Two columns of one width, of lines too long for the cells of a table: a scribe's, ruled across both."""
+    if min(len(left), len(right)) < COLUMN_LINES:
+        return False
+    narrow, wide = sorted(float(np.quantile([o.right - o.left for o in part], 0.8)) for part in (left, right))
+    size = float(np.median([line.size for line in (*left, *right)]))
+    return narrow > ALIKE * wide and narrow > COLUMN_WIDTH * size
 
 
 def _level(one: Placed, other: Placed) -> float:

@@ -123,11 +123,20 @@ def test_targets_follow_the_image_through_every_distortion(seed: int) -> None:
     for one in lines:
         cv2.polylines(image, [one.points.round().astype(np.int32)], False, 0, 9)
     random = np.random.default_rng(seed)
-    how = Distortion(rules=0.0, overview=0.0, heights=(24.0, 40.0))
+    how = Distortion(rules=0.0, blank=0.0, overview=0.0, heights=(24.0, 40.0))
     part = cut(source_of(image, page(*lines)), 320, random, how)
     drawn = part.targets.fine & BASELINE > 0
     assert drawn.sum() > 50
     inner = cv2.erode(drawn.astype(np.uint8), np.ones((2, 2), np.uint8)) > 0
     assert np.median(part.image[::2, ::2][inner | drawn]) < 128
-    directions = part.targets.turn[part.targets.turn != OUTSIDE]
-    assert (np.unique(directions).tolist() == [0]) == part.upright
+    (direction,) = np.unique(part.targets.turn[part.targets.turn != OUTSIDE]).tolist()
+    assert part.upright == (direction != 2)
+
+
+def test_blank_paper_has_nothing_to_find() -> None:
+    one = line(80, 300, 600, 300)
+    source = source_of(np.full((600, 700), 255, np.uint8), page(one))
+    part = cut(source, 64, np.random.default_rng(0), Distortion(blank=1.0))
+    assert part.image.shape == (64, 64)
+    assert not part.targets.fine.any()
+    assert (part.targets.turn == OUTSIDE).all()

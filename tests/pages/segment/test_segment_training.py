@@ -15,9 +15,11 @@ from PIL import Image
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.scoring import cover_of, resample, tolerances_of
 from spikehtr.pages.segment import weights
+from spikehtr.pages.segment.__main__ import main
 from spikehtr.pages.segment.labels import LineLabel, PageLabels
+from spikehtr.pages.segment.losses import Batch, losses
 from spikehtr.pages.segment.measures import order_errors, page_score
-from spikehtr.pages.segment.network import LineNetwork, NetworkShape, folded, parameters
+from spikehtr.pages.segment.network import LineNetwork, Maps, NetworkShape, folded, parameters
 from spikehtr.pages.segment.packing import PackedPage, folds, pack, unpack
 from spikehtr.pages.segment.training import Trainer, TrainOptions
 
@@ -59,6 +61,23 @@ def test_folding_changes_nothing() -> None:
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+def test_rare_directions_count_as_much_as_usual_ones() -> None:
+    """One part in eight is upside down and held for upright: a half of the loss, not an eighth."""
+    turn = torch.zeros(8, 4, 4, dtype=torch.uint8)
+    turn[0] = 2
+    coarse = torch.zeros(8, 7, 4, 4)
+    coarse[:, 3] = 8.0
+    batch = Batch(
+        torch.zeros(8, 1, 16, 16),
+        torch.zeros(8, 8, 8, dtype=torch.uint8),
+        torch.full((8, 2, 4, 4), 16.0),
+        turn,
+        torch.ones(8, dtype=torch.bool),
+        torch.zeros(8, dtype=torch.bool),
+    )
+    assert float(losses(Maps(torch.zeros(8, 4, 8, 8), coarse), batch).turn) == pytest.approx(4.0, abs=0.01)
+
+
 def options(steps: int) -> TrainOptions:
     return TrainOptions(steps=steps, batch=2, size=64, workers=0, log_every=1)
 
@@ -92,6 +111,52 @@ def test_a_file_that_holds_no_line_network_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"nothing")
     with pytest.raises(SpikeHTRError, match="not a weight file"):
         weights.load(file)
+
+
+def filled(shape: NetworkShape | None = None) -> LineNetwork:
+    """A network whose every number counts: statistics of its own, and no map that is constant."""
+    torch.manual_seed(0)
+    network = LineNetwork(shape)
+    network.train()(torch.rand(2, 1, 64, 64))
+    network.fine.weight.data.normal_()
+    return network.eval()
+
+
+def test_a_file_of_the_whole_network_in_16_bits_is_small_and_says_the_same(tmp_path: Path) -> None:
+    network = filled()
+    file = tmp_path / "bundled.safetensors"
+    weights.save(file, network.state_dict(), network.shape, {"step": 7}, half=True)
+    assert file.stat().st_size < 4_000_000
+    back = weights.load(file)
+    assert weights.header(file)["step"] == 7
+    assert {value.dtype for value in back.state_dict().values()} == {torch.float32, torch.int64}
+    images = torch.rand(1, 1, 64, 96)
+    with torch.no_grad():
+        for one, other in zip(network(images), back(images), strict=True):
+            assert (one - other).abs().max() < 0.02 * one.abs().max()
+
+
+def test_onnx_says_what_torch_says_at_every_size(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
+    pytest.importorskip("onnxscript", reason="needs the extra `export`")
+    network = filled(SMALL)
+    kept, file = tmp_path / "kept.safetensors", tmp_path / "lines.onnx"
+    weights.save(kept, network.state_dict(), network.shape, {})
+    main(["export", str(kept), str(file)])
+    session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    for shape in ((1, 1, 32, 32), (3, 1, 64, 160), (1, 1, 256, 96)):
+        images = torch.rand(shape)
+        with torch.no_grad():
+            said = network(images)
+        for one, other in zip(said, session.run(["fine", "coarse"], {"images": images.numpy()}), strict=True):
+            torch.testing.assert_close(one, torch.from_numpy(other), rtol=1e-4, atol=1e-4)
+
+
+def test_an_export_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.safetensors"
+    weights.save(kept, LineNetwork(SMALL).state_dict(), SMALL, {})
+    with pytest.raises(SystemExit, match="told by its ending"):
+        main(["export", str(kept), str(tmp_path / "lines.txt")])
 
 
 def test_packed_pages_come_back_with_their_lines(tmp_path: Path) -> None:

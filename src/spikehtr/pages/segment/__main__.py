@@ -1,4 +1,4 @@
-"""python -m spikehtr.pages.segment pack | train | evaluate: the segmenter's tasks without the rest of the program."""
+"""python -m spikehtr.pages.segment pack | train | evaluate | export: the segmenter's tasks by themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import cv2
 import torch
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.segment import weights
+from spikehtr.pages.segment import onnx, weights
 from spikehtr.pages.segment.evaluating import evaluate, table
 from spikehtr.pages.segment.network import LineNetwork, NetworkShape, folded, parameters
 from spikehtr.pages.segment.packing import PackedPage, folds, pack, unpack
@@ -22,7 +22,7 @@ FOLDS = 5
 def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     try:
-        {"pack": _pack, "train": _train, "evaluate": _evaluate}[options.task](options)
+        {"pack": _pack, "train": _train, "evaluate": _evaluate, "export": _export}[options.task](options)
     except SpikeHTRError as error:
         raise SystemExit(f"error: {error}") from None
 
@@ -54,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
         train.add_argument(f"--{name}", type=int, default=argparse.SUPPRESS)
     check.add_argument("weights", type=Path)
     check.add_argument("--out", type=Path, help="a file for the rows, JSON lines")
+    exporting = tasks.add_parser("export", help="weights as an ONNX file, or with kernels in 16 bits")
+    exporting.add_argument("weights", type=Path)
+    exporting.add_argument("out", type=Path, help="a file that ends in .onnx or in .safetensors")
     return parser
 
 
@@ -104,6 +107,16 @@ def _train(options: argparse.Namespace) -> None:
 def _evaluate(options: argparse.Namespace) -> None:
     kept, left_out, _ = _divided(options)
     _score(weights.load(options.weights), left_out or kept, options.device, options.out)
+
+
+def _export(options: argparse.Namespace) -> None:
+    network, about = weights.load(options.weights), weights.header(options.weights)
+    if options.out.suffix == ".onnx":
+        onnx.save(network, options.out, about)
+    elif options.out.suffix == ".safetensors":
+        weights.save(options.out, network.state_dict(), network.shape, about, half=True)
+    else:
+        raise SpikeHTRError(f"{options.out}: what it is to be is told by its ending; give .onnx or .safetensors")
 
 
 def _score(network: LineNetwork, pages: list[PackedPage], device: str, out: Path | None) -> None:

@@ -25,8 +25,10 @@ class DecodeOptions:
 
     baseline: float = 0.3  # least probability of a crest's pixel
     cut: float = 0.5  # probability of an end from which a crest is cut there
-    mean: float = 0.45  # least mean probability along a line
-    shortest: float = 0.25  # heights: shorter pieces are dropped
+    mean: float = 0.5  # least mean probability along a line
+    piece: float = 0.25  # heights: shorter pieces of lines are dropped
+    shortest: float = 0.6  # heights: shorter lines are dropped; most are what is left beyond the mark of an end
+    steep: float = 3.0  # heights: the same of lines that run down the page
     gap: float = 2.5  # heights: pieces farther apart are not linked
     level: float = 0.3  # heights: pieces farther out of line are not linked
     ended: float = 0.35  # mean probability of the ends that face each other from which pieces are not linked
@@ -130,7 +132,7 @@ def _crests(fine: Floats, allowed: NDArray[np.bool_], tall: Floats, options: Dec
     owner = unique // base.shape[1]
     first = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]])) if len(owner) else np.zeros(0, np.int64)
     pieces = _Pieces(x, y, probability, np.append(first, len(x)))
-    return _long(pieces, tall, options.shortest)
+    return _long(pieces, tall, options.piece)
 
 
 def _long(pieces: _Pieces, tall: Floats, shortest: float) -> _Pieces:
@@ -232,7 +234,7 @@ def _finish(
         above, below = _sampled(maps.heights, points)
         height = float(np.median(above) + np.median(below))
         length = float(chain[-1, 0] - chain[0, 0] + 1) * FINE
-        if length < options.shortest * height:
+        if length < (options.steep if across else options.shortest) * height:
             continue
         if across and _sampled(maps.turn[1::2], points).mean(1).argmax():  # turned by 270 degrees: reads upwards
             points, above, below = points[::-1], above[::-1], below[::-1]
@@ -248,20 +250,13 @@ def _sampled(coarse: Floats, points: Floats) -> Floats:
 
 
 def _smooth(points: Floats, above: Floats, below: Floats, height: float, score: float) -> DecodedLine:
-    """Points about half a height apart, each the mean of what is around it."""
+    """Points about half a height apart, each the mean of what is around it; the ends stay where they are."""
     way = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])
     places = np.linspace(0, way[-1], max(2, round(way[-1] / (0.5 * height)) + 1))
-    spread = max(FINE, 0.4 * height)
     even = np.arange(0, way[-1] + 1, 1.0)
     values = np.stack([np.interp(even, way, column) for column in (*points.T, above, below)])
-    reach = round(spread)
-    padded = (
-        np.concatenate(
-            [2 * values[:, :1] - values[:, reach:0:-1], values, 2 * values[:, -1:] - values[:, -2 : -reach - 2 : -1]], 1
-        )
-        if values.shape[1] > reach + 1
-        else np.pad(values, ((0, 0), (reach, reach)), mode="edge")
-    )
+    reach = min(round(max(FINE, 0.4 * height)), len(even) - 1)
+    padded = np.pad(values, ((0, 0), (reach, reach)), mode="reflect", reflect_type="odd")
     total = np.concatenate([np.zeros((4, 1)), np.cumsum(padded, 1)], 1)
     mean = (total[:, 2 * reach + 1 :] - total[:, : -2 * reach - 1]) / (2 * reach + 1)
     x, y, high, low = (np.interp(places, even, column) for column in mean)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -41,28 +42,28 @@ class _Stations(NamedTuple):
 
 def draw(labels: PageLabels, move: Move, height: int, width: int) -> Targets:
     """The targets of a part of `height` x `width` pixels (multiples of 4)."""
-    fine = np.zeros((height // FINE, width // FINE), np.uint8)
+    planes = {bit: np.zeros((height // FINE, width // FINE), np.uint8) for bit in (BASELINE, START, END, BORDER)}
     index = np.full((height // COARSE, width // COARSE), -1, np.int32)
     if labels.lines:
         stations = _stations(labels, move)
         above = np.hypot(*(stations.tops - stations.points).T)
         below = np.hypot(*(stations.bottoms - stations.points).T)
+        visible = _visible(stations, height, width)
+        _quads(index, stations, visible)
+        _marks(planes, stations, visible, above + below)
         turns = np.zeros(len(above), np.uint8)
-        for number in _visible(stations, height, width):
+        for number in visible:
             part = slice(stations.bounds[number], stations.bounds[number + 1])
-            _quads(index, stations, part)
-            _marks(fine, stations, part, float(np.median(above[part] + below[part])))
-            way = stations.points[part][-1] - stations.points[part][0]
+            way = stations.points[part.stop - 1] - stations.points[part.start]
             turns[part] = round(float(np.arctan2(way[1], way[0])) / (np.pi / 2)) % 4
         heights = np.where(index >= 0, np.stack([above, below])[:, index], 0).astype(np.float32)
         turn = np.where(index >= 0, turns[index], OUTSIDE).astype(np.uint8)
     else:
         heights, turn = np.zeros((2, *index.shape), np.float32), np.full(index.shape, OUTSIDE, np.uint8)
     if len(labels.regions) > 1:
-        for outline in labels.regions:
-            if len(outline) > 2:
-                _line(fine, move(outline), BORDER, 2, closed=True)
-    return Targets(fine, heights, turn)
+        outlines = [_fixed(move(outline), FINE) for outline in labels.regions if len(outline) > 2]
+        cv2.polylines(planes[BORDER], outlines, True, BORDER, 2, cv2.LINE_8, _SHIFT)
+    return Targets(planes[BASELINE] | planes[START] | planes[END] | planes[BORDER], heights, turn)
 
 
 def _stations(labels: PageLabels, move: Move) -> _Stations:
@@ -82,35 +83,32 @@ def _visible(stations: _Stations, height: int, width: int) -> list[int]:
     return [int(number) for number in np.flatnonzero(inside)]
 
 
-def _quads(index: NDArray[np.int32], stations: _Stations, part: slice) -> None:
-    """The body of a line, piece by piece: each pixel gets the number of a point near it."""
-    for place in range(part.start, part.stop - 1):
-        corners = [stations.tops[place], stations.tops[place + 1], stations.bottoms[place + 1], stations.bottoms[place]]
-        fixed = _fixed(np.array(corners), COARSE)
-        cv2.fillConvexPoly(index, fixed, place, lineType=cv2.LINE_8, shift=_SHIFT)
+def _quads(index: NDArray[np.int32], stations: _Stations, visible: list[int]) -> None:
+    """The bodies of lines, piece by piece: each pixel gets the number of a point near it."""
+    tops, bottoms = _fixed(stations.tops, COARSE), _fixed(stations.bottoms, COARSE)
+    quads = np.stack([tops[:-1], tops[1:], bottoms[1:], bottoms[:-1]], 1)  # [n - 1, 4, 2]
+    edge = np.array(index.shape[::-1]) << _SHIFT
+    inside = ((quads.max(1) >= -(1 << _SHIFT)) & (quads.min(1) < edge)).all(1)
+    for number in visible:
+        first, last = stations.bounds[number], stations.bounds[number + 1] - 1
+        for place in first + np.flatnonzero(inside[first:last]):
+            cv2.fillConvexPoly(index, quads[place], int(place), lineType=cv2.LINE_8, shift=_SHIFT)
 
 
-def _marks(fine: NDArray[np.uint8], stations: _Stations, part: slice, height: float) -> None:
-    thickness = int(np.clip(round(CORE * height / FINE), 2, 6))
-    points, tops, bottoms = stations.points[part], stations.tops[part], stations.bottoms[part]
-    _line(fine, points, BASELINE, thickness)
-    for place, bit in ((0, START), (-1, END)):
-        bar = np.stack([tops[place], bottoms[place]]) * BAR + points[place] * (1 - BAR)
-        _line(fine, bar, bit, thickness)
-
-
-def _line(fine: NDArray[np.uint8], points: Floats, bit: int, thickness: int, closed: bool = False) -> None:
-    """Sets a bit along a polyline; what was drawn before stays."""
-    fixed = _fixed(points, FINE)
-    margin = thickness + 1
-    low = np.maximum((fixed.min(0) >> _SHIFT) - margin, 0)
-    high = np.minimum((fixed.max(0) >> _SHIFT) + margin + 1, fine.shape[::-1])
-    if (low >= high).any():
-        return
-    mask = np.zeros((high - low)[::-1], np.uint8)
-    corner = (low << _SHIFT).astype(np.int32)
-    cv2.polylines(mask, [(fixed - corner)[:, None]], closed, bit, thickness, cv2.LINE_8, _SHIFT)
-    fine[low[1] : high[1], low[0] : high[0]] |= mask
+def _marks(planes: dict[int, NDArray[np.uint8]], stations: _Stations, visible: list[int], tall: Floats) -> None:
+    """Baselines and bars at their ends, those of one thickness at once."""
+    points = _fixed(stations.points, FINE)
+    bars = np.stack([stations.tops, stations.bottoms], 1) * BAR + stations.points[:, None] * (1 - BAR)
+    fixed_bars = _fixed(bars, FINE)
+    drawn: dict[tuple[int, int], list[NDArray[np.int32]]] = defaultdict(list)
+    for number in visible:
+        first, stop = stations.bounds[number], stations.bounds[number + 1]
+        thickness = int(np.clip(round(CORE * float(np.median(tall[first:stop])) / FINE), 2, 6))
+        drawn[BASELINE, thickness].append(points[first:stop])
+        drawn[START, thickness].append(fixed_bars[first])
+        drawn[END, thickness].append(fixed_bars[stop - 1])
+    for (bit, thickness), lines in drawn.items():
+        cv2.polylines(planes[bit], lines, False, bit, thickness, cv2.LINE_8, _SHIFT)
 
 
 def _fixed(points: Floats, stride: int) -> NDArray[np.int32]:

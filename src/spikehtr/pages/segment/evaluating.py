@@ -12,7 +12,7 @@ import numpy as np
 
 from spikehtr.pages.ordering import Placed, in_order
 from spikehtr.pages.segment.decoding import DecodedLine, DecodeOptions
-from spikehtr.pages.segment.finding import FindOptions, find, look, resized, run
+from spikehtr.pages.segment.finding import FindOptions, as_it_lies, find, first_scale, orient, resized
 from spikehtr.pages.segment.measures import page_score
 from spikehtr.pages.segment.network import LineNetwork
 from spikehtr.pages.segment.packing import PackedPage
@@ -45,7 +45,8 @@ def evaluate(
         found = find(network, page.image, options, decoding)
         lines = ordered(found.lines)
         seconds = time.perf_counter() - start
-        scores = page_score([line.points for line in page.labels.lines], [line.points for line in lines])
+        points = [as_it_lies(line.points, found.turns, page.image.shape) for line in lines]
+        scores = page_score([line.points for line in page.labels.lines], points)
         yield {
             "page": page.name,
             "collection": page.collection,
@@ -53,7 +54,7 @@ def evaluate(
             **{name: round(value, 4) for name, value in scores._asdict().items()},
             "found": len(lines),
             "height": round(page.labels.height, 1),
-            "seen height": round(found.overview.height, 1),
+            "seen height": round(found.height, 1),
             "scale": round(found.scale, 3),
             "seconds": round(seconds, 3),
             "turns right": turns_right(network, page, options or FindOptions()),
@@ -61,11 +62,11 @@ def evaluate(
 
 
 def turns_right(network: LineNetwork, page: PackedPage, options: FindOptions) -> float:
-    """The share of the four ways to lay a page of which a first look knows which it is."""
-    scale = min(1.0, float(np.sqrt(options.overview / page.image.size)))
+    """The share of the four ways to lay a page of which it is found which it is."""
+    scale = first_scale(page.image, options)
     small = resized(page.image, scale)
-    right = [look(run(network, np.ascontiguousarray(np.rot90(small, -k))), scale, options).turns == k for k in range(4)]
-    return sum(right) / 4
+    lying = (np.ascontiguousarray(np.rot90(small, -k)) for k in range(4))
+    return sum(orient(network, one, scale, options).turns == k for k, one in enumerate(lying)) / 4
 
 
 def table(rows: Iterable[Row], by: str) -> list[str]:

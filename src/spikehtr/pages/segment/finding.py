@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -25,20 +25,24 @@ class FindOptions:
     quantile: float = 0.35  # which lines are the smaller ones
     most: float = 1_600_000.0  # pixels of the second look
     enlarge: float = 2.0  # no page is made larger than so many times its size
-    sure: float = 0.6  # share of the writing that must agree for a page to be turned
+    sure: float = 4.0  # log odds of upright against upside down from which a page is not looked at upside down
+    doubt: float = 0.03  # log odds: a page is turned by 180 degrees only for more than this
 
 
 class Overview(NamedTuple):
+    """What a first look says of a page, or of the page it has turned upright."""
+
     height: float  # of the smaller lines, pixels of the page; 0 where there is no writing
-    turns: int  # quarter turns clockwise by which the page is turned
-    agreement: float  # share of the writing that is turned so
+    down: bool  # whether most of the writing runs up or down the page
+    upright: float  # log odds that the writing stands upright and not upside down, mean over it
 
 
 class Found(NamedTuple):
-    """Lines in pixels of the page as it stands, top to bottom."""
+    """Lines in pixels of the page once it is upright, top to bottom."""
 
     lines: list[DecodedLine]
-    overview: Overview
+    turns: int  # quarter turns clockwise by which the page lies; `upright` undoes them
+    height: float  # of the smaller lines as the first look has it, pixels of the page; 0 where there is no writing
     scale: float  # of the second look
 
 
@@ -64,29 +68,79 @@ def look(maps: Probabilities, scale: float, options: FindOptions) -> Overview:
     """What a first look at the given scale says of a page."""
     weight = np.where(maps.body > 0.5, maps.body, 0).ravel()
     if weight.sum() < 20:
-        return Overview(0.0, 0, 0.0)
+        return Overview(0.0, False, 0.0)
     heights = maps.heights.sum(0).ravel()
     order = np.argsort(heights)
     reached = np.cumsum(weight[order] / heights[order])  # a line counts by its length, not by its area
     height = float(heights[order][np.searchsorted(reached, options.quantile * reached[-1])])
-    votes = (maps.turn.reshape(4, -1) * weight).sum(1) / weight.sum()
-    turns = int(votes.argmax())
-    return Overview(height / scale, turns, float(votes[turns]))
+    turn = maps.turn.reshape(4, -1)
+    votes = (turn * weight).sum(1) / weight.sum()
+    odds = np.log(np.maximum(turn[0], 1e-9) / np.maximum(turn[2], 1e-9))
+    return Overview(height / scale, bool(votes[1] + votes[3] > 0.5), float((odds * weight).sum() / weight.sum()))
+
+
+def upright(image: Gray, turns: int) -> Gray:
+    """A page that lies `turns` quarter turns clockwise, turned back."""
+    return np.ascontiguousarray(np.rot90(image, turns))
+
+
+def as_it_lies(points: NDArray[Any], turns: int, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Points [n, 2] of a page turned upright, in pixels of the page as it lies, whose image has this shape."""
+    height, width = shape[0] - 1, shape[1] - 1
+    x, y = points.T
+    places = ((x, y), (width - y, x), (width - x, height - y), (y, height - x))
+    return np.stack(places[turns % 4], 1)
+
+
+class _Look(NamedTuple):
+    turns: int
+    maps: Probabilities
+    overview: Overview
+
+
+def orient(network: LineNetwork, small: Gray, scale: float, options: FindOptions, turns: int | None = None) -> _Look:
+    """A first look at a page once it is upright, and how it lies, unless that is given.
+
+    Rows are told from columns at one look. Upright is told from upside down by looking at both: what a network has
+    learned of how pages lie mostly weighs the same on either, and only what it sees is left.
+    """
+
+    def at(turns: int) -> _Look:
+        maps = run(network, upright(small, turns))
+        return _Look(turns, maps, look(maps, scale, options))
+
+    first = at(turns or 0)
+    if turns is not None or not first.overview.height:
+        return first
+    if first.overview.down:
+        first = at(1)
+    if first.overview.upright >= options.sure:
+        return first
+    other = at(first.turns + 2)
+    return other if other.overview.upright > first.overview.upright + options.doubt else first
 
 
 def find(
-    network: LineNetwork, page: Gray, options: FindOptions | None = None, decoding: DecodeOptions | None = None
+    network: LineNetwork,
+    page: Gray,
+    options: FindOptions | None = None,
+    decoding: DecodeOptions | None = None,
+    turns: int | None = None,
 ) -> Found:
-    """The lines of an upright page."""
+    """The lines of a page; `turns` where it is known how the page lies (0: upright)."""
     options = options or FindOptions()
-    first = min(1.0, float(np.sqrt(options.overview / page.size)))
-    maps = run(network, resized(page, first))
-    overview = look(maps, first, options)
-    scale = second_scale(page.size, overview.height, first, options)
+    first = first_scale(page, options)
+    seen = orient(network, resized(page, first), first, options, turns)
+    height, maps = seen.overview.height, seen.maps
+    scale = second_scale(page.size, height, first, options)
     if scale != first:
-        maps = run(network, resized(page, scale))
+        maps = run(network, upright(resized(page, scale), seen.turns))
     lines = [DecodedLine(o.points / scale, o.above / scale, o.below / scale, o.score) for o in decode(maps, decoding)]
-    return Found(lines, overview, scale)
+    return Found(lines, seen.turns, height, scale)
+
+
+def first_scale(page: Gray, options: FindOptions) -> float:
+    return min(1.0, float(np.sqrt(options.overview / page.size)))
 
 
 def second_scale(pixels: int, height: float, first: float, options: FindOptions) -> float:

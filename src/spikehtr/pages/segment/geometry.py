@@ -30,9 +30,10 @@ class Distortion:
     stretch: float = 0.12  # standard deviation of the logarithm of the ratio of width to height
     perspective: float = 0.06  # how far the corners of a part are moved at most, as a share of its side
     bend: float = 0.4  # chance
-    turned: float = 0.3  # chance of a quarter turn or two
+    turned: float = 0.4  # chance of a quarter turn, or two or three
     mirrored: float = 0.12  # chance
-    rules: float = 0.12  # chance of rules drawn over the part
+    rules: float = 0.2  # chance of rules drawn over the part
+    blank: float = 0.04  # chance of paper without writing, ruled mostly
 
 
 class Source(NamedTuple):
@@ -45,7 +46,7 @@ class Source(NamedTuple):
 class Part(NamedTuple):
     image: Gray  # [H, W]
     targets: Targets
-    upright: bool  # whether baselines, ends and borders are to be learned from it
+    upright: bool  # whether baselines, ends and borders are to be learned from it: not from what is upside down
     mirrored: bool  # then its reading direction means nothing
 
 
@@ -79,6 +80,8 @@ class Bend(NamedTuple):
 
 def cut(source: Source, size: int, random: np.random.Generator, how: Distortion) -> Part:
     """A part of `size` x `size` pixels."""
+    if random.random() < how.blank:
+        return _blank(size, random)
     turns = int(random.integers(1, 4)) if random.random() < how.turned else 0
     mirrored = bool(random.random() < how.mirrored)
     overview = bool(random.random() < how.overview)
@@ -96,7 +99,15 @@ def cut(source: Source, size: int, random: np.random.Generator, how: Distortion)
     if random.random() < how.rules:
         _draw_rules(image, random)
     labels = _mirrored(source.labels) if mirrored else source.labels
-    return Part(image, draw(labels, move, size, size), turns == 0, mirrored)
+    return Part(image, draw(labels, move, size, size), turns != 2, mirrored)
+
+
+def _blank(size: int, random: np.random.Generator) -> Part:
+    """Paper: what is ruled or squared and empty has no lines."""
+    image = np.full((size, size), random.integers(90, 250), np.uint8)
+    for _ in range(int(random.integers(0, 3))):
+        _draw_rules(image, random)
+    return Part(image, draw(PageLabels((), ()), lambda points: points, size, size), True, False)
 
 
 def _mirrored(labels: PageLabels) -> PageLabels:

@@ -46,9 +46,12 @@ def losses(maps: Maps, batch: Batch) -> Losses:
     heights = (F.smooth_l1_loss(coarse[:, 1:3], true, reduction="none", beta=0.2).sum(1) * inside).sum() / some
     read = inside & ~batch.mirrored[:, None, None]
     classes = torch.where(read, batch.turn.long(), 0)
-    entropy = F.cross_entropy(coarse[:, 3:7], classes, reduction="none")
-    turn = (entropy * read).sum() / read.sum().clamp(min=1)
-    return Losses(fine + 0.3 * body + 0.3 * heights + 0.2 * turn, fine, body, heights, turn)
+    entropy = F.cross_entropy(coarse[:, 3:7], classes, reduction="none") * read
+    # Every direction counts alike: else the network learns how often pages are upright before it learns to see it.
+    counts = torch.bincount(classes[read], minlength=4).clamp(min=1)
+    share = read / counts[classes]
+    turn = (entropy * share).sum() / share.sum().clamp(min=1e-6)
+    return Losses(fine + 0.3 * body + 0.3 * heights + 0.3 * turn, fine, body, heights, turn)
 
 
 def _overlap(logits: Tensor, wanted: Tensor, upright: Tensor) -> Tensor:

@@ -24,7 +24,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) 
         save_file(plain, file, {"spikehtr": json.dumps(about)})
 
 
-def save(path: Path, state: dict[str, Tensor], shape: NetworkShape, about: dict[str, Any]) -> None:
+def save(path: Path, state: dict[str, Tensor], shape: NetworkShape, about: dict[str, Any], half: bool = False) -> None:
+    """`half` keeps the kernels in 16 bits, for files that travel; the few other numbers stay as exact as they are."""
+    if half:
+        state = {name: value.half() if value.ndim > 1 else value for name, value in state.items()}
     save_tensors(path, state, {"kind": KIND, "shape": shape.to_dict(), **about})
 
 
