@@ -30,6 +30,7 @@ _PDFIUM = threading.Lock()
 ROOTS = {"PcGts": page.parse, "alto": alto.parse}  # what PAGE and ALTO files are read with
 OVERLAY = ".overlay.png"  # pages with their lines drawn in: results, never inputs
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
+_TIFF = (".tif", ".tiff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class PageJob:
     @property
     def image_wanted(self) -> bool:
         """Whether the page is part of a PDF or TIFF file; whatever else there is are images already."""
-        return self.source.kind == "pdf" or self.source.origin.suffix.lower() in (".tif", ".tiff")
+        return self.source.kind == "pdf" or self.source.origin.suffix.lower() in _TIFF
 
     @property
     def image(self) -> str:
@@ -205,6 +206,8 @@ def _of_one_page(places: list[int], left: list[Source | None]) -> list[str]:
 def _made_of(sources: list[Source]) -> dict[Path, Path]:
     """The images among the sources that are pages of other sources, written by us: each with its source."""
     known = {source.path.resolve(): source.path for source in sources}
+    if not any(path.suffix.lower() in (".pdf", *_TIFF) for path in known):  # and no image need be opened
+        return {}
     pairs = ((path, made_from(path)) for path in known if path.suffix.lower() == IMAGE)
     return {path: known[file.resolve()] for path, file in pairs if file is not None and file.resolve() in known}
 

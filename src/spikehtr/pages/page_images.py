@@ -49,7 +49,7 @@ def _for_png(image: Image.Image) -> Image.Image:
 
 def made_from(path: Path) -> Path | None:
     """The PDF or TIFF file of which a PNG is a page that we wrote; in the same folder."""
-    about = _about(path) if path.suffix.lower() == SUFFIX else None
+    about = _about(path) if path.suffix.lower() == SUFFIX and path.is_file() else None  # a pipe would never end
     return path.parent / about["source"] if about else None
 
 
