@@ -45,15 +45,14 @@ def with_gelu(loaded: Loaded) -> Loaded:
 
 def export(loaded: Loaded, folder: Path) -> dict[str, tuple[Path, float]]:
     """The files, and the seconds it took to make each; what is already in the folder stays as it is."""
-    model, single, small, double = (folder / f for f in ("model.safetensors", "fp32.onnx", "int8.onnx", "fp64.onnx"))
+    model, single, double = (folder / f for f in ("model.safetensors", "fp32.onnx", "fp64.onnx"))
     save_model(model, loaded.net, loaded.config, loaded.charset, loaded.notes)
     made = {PLAIN: (model, 0.0)}
     kinds = [
         ("onnx fp32", single, lambda: onnx.save(loaded, single)),
-        ("onnx int8", small, lambda: onnx.quantise(single, small)),
         ("onnx fp64", double, lambda: onnx.save(loaded, double, kind="fp64")),
     ]
-    for name, path, make in kinds[:2] if loaded.config.model.neuron == "gelu" else kinds:
+    for name, path, make in kinds[:1] if loaded.config.model.neuron == "gelu" else kinds:
         start = time.perf_counter()
         if not path.exists():
             make()

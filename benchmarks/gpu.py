@@ -2,7 +2,6 @@
 
 python benchmarks/gpu.py                       # tiny T=1 and T=2, trained at 64 lines and read at 256; base T=2 trained
 python benchmarks/gpu.py --presets tiny,base,htr-vt,retsinas,kraken --timesteps 1,2 --rounds 3 --json all.json
-python benchmarks/gpu.py --graphs two          # reading in two recorded parts, the mixer on what the reducer leaves
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def cases(options: argparse.Namespace) -> list[Case]:
         named += [(name, config, (True,)) for name, config in named_configs(["base"], [2], [])]
     sizes = {True: options.train_lines, False: options.read_lines}
     return [
-        Case(name, config, train, sizes[train], config.data.max_width, options.graphs)
+        Case(name, config, train, sizes[train], config.data.max_width)
         for name, config, kinds in named
         for train in kinds
     ]
@@ -40,7 +39,6 @@ def main() -> None:
     parser.add_argument("--timesteps", default="1,2")
     parser.add_argument("--train-lines", type=int, default=64, help="lines in a training step")
     parser.add_argument("--read-lines", type=int, default=256, help="lines in a forward pass")
-    parser.add_argument("--graphs", choices=("one", "two", "none"), default="one", help="how lines are read")
     parser.add_argument("--no-reference", action="store_true", help="time the fast path alone")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true", help="list the ten most expensive kernels of each step")

@@ -20,7 +20,7 @@ from rich.table import Table
 from spikehtr.cli.options import pick_device
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
-from spikehtr.engine.engine import unusable
+from spikehtr.engine.engine import unsupported_reason
 from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
 from spikehtr.inference import Exact, PlainReader, Reader, make_reader
 from spikehtr.model.network import Network
@@ -31,7 +31,7 @@ from spikehtr.text import normalise
 from spikehtr.weights import load_model
 
 PLAIN, EXACT, EXACT_ON_CPU = "reference, fp32", "reference, fp64", "reference, fp64, on the CPU"
-BF16, TWO_GRAPHS = "bf16", "bf16, two graphs"
+BF16 = "bf16"
 WAYS: dict[str, Callable[[Network], Reader]] = {
     PLAIN: lambda net: PlainReader(net),
     EXACT: lambda net: Exact(net),
@@ -39,7 +39,6 @@ WAYS: dict[str, Callable[[Network], Reader]] = {
     "reference, pixels + 1e-7": lambda net: Noisy(PlainReader(net)),
     "fp32": lambda net: make_reader(net, "fp32"),
     BF16: lambda net: make_reader(net, "bf16"),
-    TWO_GRAPHS: lambda net: make_reader(net, "bf16", "two"),
 }
 
 
@@ -56,9 +55,9 @@ def read(recognizer: Recognizer, lines: list[Fitted], batch_size: int, rounds: i
 
 def left_out(name: str, net: Network) -> bool:
     """What there is on a GPU alone; and bf16 where the engine has none, which PyTorch would take minutes for."""
-    if name in (EXACT_ON_CPU, TWO_GRAPHS):
+    if name == EXACT_ON_CPU:
         return True
-    reason = unusable(net, half=True) if name == BF16 else None
+    reason = unsupported_reason(net, half=True) if name == BF16 else None
     if reason:
         print(f"{name} left out: {reason}")
     return reason is not None

@@ -50,6 +50,11 @@ def micro(**overrides: object) -> Config:
     )
 
 
+def ask_for(monkeypatch: pytest.MonkeyPatch, side: str) -> None:
+    """As if SPIKEHTR_KERNELS had said so when the program began."""
+    monkeypatch.setattr("spikehtr.ops.dispatch._asked", lambda: side)
+
+
 @pytest.fixture
 def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """No TF32: a GPU's library may take it for one way's shapes and layouts and not for the other's."""

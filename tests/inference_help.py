@@ -2,7 +2,7 @@
 
 import torch
 
-from spikehtr.kernels.recording import Recordings
+from spikehtr.ops.recording import Recordings
 
 
 def tensors(held):

@@ -39,11 +39,3 @@ def test_readers_are_compared_with_the_reference(lines):
     assert "2 lines of" in told
     reference = next(row for row in told.splitlines() if "reference, fp32" in row)
     assert "100.0%" in reference
-
-
-@pytest.mark.slow
-def test_noise_on_the_pixels_changes_every_layer_s_spikes(lines):
-    told = run("fragility", "bundled", "--data", lines, "--split", "test", "--lines", 1, "--noise", 0.01)
-    rows = [row.split("│")[2:4] for row in told.splitlines() if "PW1" in row or "FC1" in row]
-    assert len(rows) == 11
-    assert all(0 < float(cell.strip(" %")) < 100 for row in rows for cell in row)

@@ -5,10 +5,9 @@ from copy import deepcopy
 import pytest
 import torch
 
-from conftest import draw_line, micro
+from conftest import ask_for, draw_line, micro
 from inference_help import Rehearsals
-from spikehtr import SpikeHTR
-from spikehtr.baselines import build
+from spikehtr import SpikeHTR, ops
 from spikehtr.config import Config
 from spikehtr.data.batching import pad_right
 from spikehtr.decoding.greedy import decode_greedy
@@ -23,10 +22,11 @@ from spikehtr.inference import (
     make_reader,
     round_up,
 )
-from spikehtr.model.losses import spike_htr_loss
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.recognizer import Recognizer
+from spikehtr.registry import build
 from spikehtr.text import Charset
+from spikehtr.training.losses import spike_htr_loss
 from spikehtr.weights import save_model
 
 CHARSET = Charset.from_texts(["abcdefghijk"])
@@ -45,9 +45,9 @@ def lines(*words):
     return pad_right([draw_line(word, seed=seed) for seed, word in enumerate(words)])
 
 
-def rehearsed(net, graphs):
-    reader = GraphReader(net, half=False, graphs=graphs)
-    reader.before, reader.after = Rehearsals(), Rehearsals()
+def rehearsed(net, half=False):
+    reader = GraphReader(net, half)
+    reader.recordings = Rehearsals()
     return reader
 
 
@@ -63,38 +63,28 @@ def assert_same(found, expected, atol=1e-5):
 BATCHES = [("ink", "a long line", "so"), ("hand", "other words", "x"), ("nib", "still others", "on"), ("a",), ("b",)]
 
 
-@pytest.mark.parametrize("graphs", ["one", "two"])
-def test_recorded_passes_read_what_the_network_reads(graphs):
+def test_recorded_passes_read_what_the_network_reads():
     net = network().double()  # in fp32 a spike within rounding of the threshold may flip with the padding
-    reader, plain = rehearsed(net, graphs), PlainReader(net)
+    reader, plain = rehearsed(net), PlainReader(net)
     assert isinstance(reader, Reader)
     found = [reader(*lines(*words)) for words in BATCHES]
     for words, out in zip(BATCHES, found, strict=True):  # all read before: a replay must not touch earlier results
         expected = plain(*lines(*words))
         assert_same(out, expected)
         assert len(out.logits) == len(words)
-    assert len({tuple(key[0]) for key in reader.before.kept}) == len(reader.before.kept) >= 1
-    assert sum(reader.before.seen.values()) == len(BATCHES)
-    assert bool(reader.after.kept) == (graphs == "two")
+    kept = reader.recordings.kept
+    assert len({tuple(key[0]) for key in kept}) == len(kept) >= 1
+    assert sum(reader.recordings.seen.values()) == len(BATCHES)
 
 
-def test_two_graphs_run_the_mixer_on_what_the_reducer_leaves():
-    images, widths = lines("a long line of writing, as wide as it gets")
-    whole = -(-int(widths) // 4)
-    out = rehearsed(network(reducer__tau=0.0), "two")(images, widths)
-    assert out.lengths[0] < 0.8 * whole
-    assert out.logits.shape[1] < whole
-    assert out.logits.shape[1] % 16 == 0
-
-
-def test_a_watched_network_is_not_replayed():
+def test_nothing_is_replayed_where_the_reference_is_asked_for():
     net = network()
-    reader, seen = rehearsed(net, "one"), []
-    with net.mixer.register_forward_hook(lambda *_: seen.append(1)):
+    reader, seen = rehearsed(net), []
+    with net.mixer.register_forward_hook(lambda *_: seen.append(1)), ops.reference():
         for _ in range(4):
             reader(*lines("ink"))
     assert len(seen) == 4
-    assert not reader.before.seen
+    assert not reader.recordings.seen
 
 
 @pytest.mark.parametrize(("count", "width", "shape"), [(1, 1, (1, 64)), (3, 64, (4, 64)), (5, 65, (8, 100))])
@@ -161,13 +151,11 @@ def test_a_recognizer_reads_with_the_reader_it_is_given():
     net, config = network().double(), micro(reducer__eta=9.0, reducer__gamma=0.4)
     images = [draw_line(word, seed=i) for i, word in enumerate(("ink", "a long line", "so", "hand", "nib"))]
     plain = Recognizer(net, config, CHARSET)
-    for graphs in ("one", "two"):
-        reader = rehearsed(net, graphs)
-        found = Recognizer(net, config, CHARSET, reader=reader).transcribe(images, batch_size=2)
-        for a, b in zip(found, plain.transcribe(images), strict=True):
-            assert a.text == b.text
-            assert a.confidence == pytest.approx(b.confidence)
-            assert [c[2:] for c in a.characters] == [c[2:] for c in b.characters]
+    found = Recognizer(net, config, CHARSET, reader=rehearsed(net)).transcribe(images, batch_size=2)
+    for a, b in zip(found, plain.transcribe(images), strict=True):
+        assert a.text == b.text
+        assert a.confidence == pytest.approx(b.confidence)
+        assert [c[2:] for c in a.characters] == [c[2:] for c in b.characters]
 
 
 def test_bf16_on_request(tmp_path):
@@ -223,14 +211,11 @@ def learned():
 def test_bf16_and_recordings_read_what_the_reference_reads_in_fp32(monkeypatch):
     """Of lines that the network is sure of. On a GPU passes are recorded, elsewhere rehearsed."""
     net, charset, images, widths = learned()
-    for graphs in ("one", "two"):
-        reader = GraphReader(net, half=True, graphs=graphs)
-        if not GPU:
-            reader.before, reader.after = Rehearsals(), Rehearsals()
-        found = [reader(images, widths) for _ in range(3)][-1]
-        assert reader.before.kept
-        assert [line.text for line in decode_greedy(found.logits, found.lengths, charset)] == WORDS, graphs
-    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    reader = GraphReader(net, half=True) if GPU else rehearsed(net, half=True)
+    found = [reader(images, widths) for _ in range(3)][-1]
+    assert reader.recordings.kept
+    assert [line.text for line in decode_greedy(found.logits, found.lengths, charset)] == WORDS
+    ask_for(monkeypatch, "reference")
     expected = PlainReader(net)(images, widths)
     assert [line.text for line in decode_greedy(expected.logits, expected.lengths, charset)] == WORDS
 
@@ -238,8 +223,7 @@ def test_bf16_and_recordings_read_what_the_reference_reads_in_fp32(monkeypatch):
 def test_bf16_without_spikes_is_close():
     """Spikes flip or do not, and one flips others; without them rounding stays small."""
     net = network(neuron="gelu", timesteps=1, reducer__mode="none")
-    reader = GraphReader(net, half=True)
-    reader.before = Rehearsals()
+    reader = rehearsed(net, half=True)
     batch = lines("ink", "a long line", "so")
     expected = PlainReader(net)(*batch)
     for _ in range(3):

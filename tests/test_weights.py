@@ -7,9 +7,10 @@ from safetensors.torch import save_file
 
 from conftest import micro
 from spikehtr import Config, SpikeHTR
-from spikehtr.baselines import build as build_baseline
+from spikehtr.config import ConfigError
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.recognizer import Recognizer
+from spikehtr.registry import build as build_baseline
 from spikehtr.text import Charset
 from spikehtr.weights import Loaded, load_header, load_model, read_with, save_model, update_notes
 
@@ -180,3 +181,47 @@ def test_the_public_names_can_be_listed():
     import spikehtr
 
     assert {"Config", "SpikeHTR", "Recognizer", "Line", "Page"} <= set(dir(spikehtr))
+
+
+OFF = {"training": {"consistency": 0.0, "spike_anneal": {"until": 0.0, "steps": 12}}, "decoding": {"method": "greedy"}}
+
+
+def rewritten(path, config, extra):
+    """A file with these settings beside its own, as an earlier version would have written it."""
+    values = config.to_dict()
+    for section, settings in extra.items():
+        values[section] = values.get(section, {}) | settings
+    with safe_open(str(path), "pt") as file:
+        tensors, header = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    save_file(tensors, path, header | {"config": json.dumps(values)})
+
+
+def test_settings_that_are_gone_and_were_off_are_left_out_of_old_files(tmp_path):
+    net, config = build()
+    save_model(path := tmp_path / "m.safetensors", net, config, CHARSET)
+    rewritten(path, config, OFF)
+    loaded = load_model(path)
+    assert loaded.config == config
+    assert torch.equal(loaded.net(images := torch.rand(1, 1, 32, 50)).logits, net(images).logits)
+    with pytest.raises(ConfigError, match=r"training\.consistency"):  # never in what a user writes
+        Config.from_dict({"training": {"consistency": 0.0}})
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({"training": {"consistency": 0.2}}, r"m\.safetensors: made with training\.consistency = 0\.2, a setting that"),
+        (
+            {"training": {"spike_anneal": {"until": 0.6, "steps": 12}}},
+            r"made with training\.spike_anneal\.until = 0\.6",
+        ),
+        ({"model": {"span_mask": {"ratio": 0.1, "span": 8}}}, r"made with model\.span_mask\.ratio = 0\.1"),
+        ({"model": {"spam_mask": 0}}, r"spam_mask"),
+    ],
+)
+def test_settings_that_are_gone_and_were_on_are_an_error_that_names_them(extra, says, tmp_path):
+    net, config = build()
+    save_model(path := tmp_path / "m.safetensors", net, config, CHARSET)
+    rewritten(path, config, extra)
+    with pytest.raises(SpikeHTRError, match=says):
+        load_model(path)

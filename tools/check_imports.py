@@ -19,7 +19,8 @@ PACKAGE = "spikehtr"
 # From the bottom up; a name stands for itself and all below it. A module may import its own layer and those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
-        *("assets", "config", "config_model", "config_text", "config_training", "errors", "files", "presets"),
+        *("assets", "config", "config_model", "config_retired", "config_text", "config_training"),
+        *("errors", "files", "presets"),
         *("report", "results", "text", "version"),
     ),
     ("kernels", "ops"),

@@ -1,4 +1,4 @@
-"""One strict tree for everything that can be set: model, data, training, decoding.
+"""One strict tree for everything that can be set: model, data, training.
 
 The same tree is a YAML file, dotted command-line overrides and the header of a weight file. An unknown key is an
 error that names the nearest valid one. Defaults are the paper's values (base tier, Tables 8-10). The sections stand in
@@ -25,7 +25,7 @@ from spikehtr.config_model import (
     Section,
 )
 from spikehtr.config_text import ConfigError, did_you_mean, explain, load_yaml, parse_override, unknown_key
-from spikehtr.config_training import AugmentConfig, DataConfig, DecodingConfig, TrainingConfig
+from spikehtr.config_training import AugmentConfig, DataConfig, TrainingConfig
 from spikehtr.files import whole_file
 from spikehtr.presets import BASELINES, PRESETS, TIERS
 
@@ -36,7 +36,6 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     training: TrainingConfig = TrainingConfig()
-    decoding: DecodingConfig = DecodingConfig()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -46,16 +45,10 @@ class Config(Section):
                 f"model.reducer.mode={m.reducer.mode} on {m.arch} needs training.aux_weight above 0: "
                 "that loss alone trains the head that tells what to merge"
             )
-        ceiling = self.training.bypass_anneal
-        if not m.encoder.shortcuts and (ceiling.until > 0 or self.training.bypass_penalty > 0):
+        if not m.encoder.shortcuts and self.training.bypass_penalty > 0:
             raise ValueError(
-                "training.bypass_anneal and training.bypass_penalty are about membrane shortcuts, and there are none "
-                "with model.encoder.neurons=read, .spikes_first=true or .bypass=false: leave them at 0, or change that"
-            )
-        if ceiling.until > 0 and ceiling.to > abs(m.encoder.bypass_init):
-            raise ValueError(
-                f"training.bypass_anneal.to {ceiling.to:g} is above model.encoder.bypass_init "
-                f"{m.encoder.bypass_init:g}, where the ceiling starts: raise that, or lower this"
+                "training.bypass_penalty is about membrane shortcuts, and there are none with "
+                "model.encoder.neurons=read, .spikes_first=true or .bypass=false: leave it at 0, or change that"
             )
         return self
 
@@ -161,7 +154,6 @@ __all__ = [
     "Config",
     "ConfigError",
     "DataConfig",
-    "DecodingConfig",
     "EncoderConfig",
     "InkCoderConfig",
     "LIFConfig",

@@ -162,13 +162,6 @@ class MixerConfig(Section):
         return (only[self.layout],) * len(self.blocks)
 
 
-class SpanMaskConfig(Section):
-    """Training only: spans of tokens before reduction are replaced by a learned one, as in HTR-VT. Not in the paper."""
-
-    ratio: BelowOne = 0.0  # share of the tokens that is masked; 0: none, and there is no such parameter
-    span: Count = 8  # how many neighbours are masked together
-
-
 class BaselineConfig(Section):
     """What can be set of the recognisers to compare with (docs/baselines.md)."""
 
@@ -200,7 +193,6 @@ class ModelConfig(Section):
     encoder: EncoderConfig = EncoderConfig()
     reducer: ReducerConfig = ReducerConfig()
     mixer: MixerConfig = MixerConfig()
-    span_mask: SpanMaskConfig = SpanMaskConfig()
     baseline: BaselineConfig = BaselineConfig()
 
     @property

@@ -1,4 +1,4 @@
-"""The parts of the settings that do not shape the network: `data`, `training`, `decoding`. Defaults are the paper's."""
+"""The parts of the settings that do not shape the network: `data`, `training`. Defaults are the paper's."""
 
 from __future__ import annotations
 
@@ -37,29 +37,6 @@ class DataConfig(Section):
     augment: AugmentConfig = AugmentConfig()
 
 
-class BypassAnneal(Section):
-    """A ceiling on the size of every shortcut's alpha: from model.encoder.bypass_init linearly down to `to`."""
-
-    until: Fraction = 0.0  # share of the run at which it has come down, and stays; 0: no ceiling
-    to: NonNegative = 0.0
-
-
-class SurrogateAnneal(Section):
-    """The surrogate's width: from `start` to model.lif.surrogate_alpha in a few equal ratios."""
-
-    until: Fraction = 0.0  # share of the run at which it has arrived; 0: it never changes
-    start: Positive = 1.0  # below model.lif.surrogate_alpha: wide at first
-    steps: Annotated[int, Field(ge=1, le=4)] = 4  # changes; a recorded step is recorded anew after each
-
-
-class SpikeAnneal(Section):
-    """Soft spikes at first: a share of every spike, from all of it down to nothing in equal steps, is replaced by the
-    function whose derivative the surrogate is."""
-
-    until: Fraction = 0.0  # share of the run from which spikes are spikes; 0: from its beginning
-    steps: Annotated[int, Field(ge=1, le=32)] = 12  # changes; a recorded step is recorded anew after each
-
-
 class TrainingConfig(Section):
     """Table 10."""
 
@@ -80,22 +57,8 @@ class TrainingConfig(Section):
     bypass_penalty: NonNegative = 0.0  # weight of the sum of alpha^2
     firing_penalty: NonNegative = 0.0  # weight of the rate at which norms make neurons fire (model.lif.expected_firing)
     firing_target: Fraction = 0.0  # what of it is free
-    bypass_anneal: BypassAnneal = BypassAnneal()
-    surrogate_anneal: SurrogateAnneal = SurrogateAnneal()
-    spike_anneal: SpikeAnneal = SpikeAnneal()
     teacher_weight: NonNegative = 1.0  # of the divergence from a teacher's posteriors, where there is a teacher
-    consistency: NonNegative = 0.0  # of the divergence between two readings of a line; each is then read twice a step
-    reducer_warmup: NonNegative = 0.0  # epochs at the start in which lines are not reduced
     validate_every: Count = 1  # epochs between two validations; the last epoch is always validated
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"  # auto: bf16 on a GPU that has it, fp32 elsewhere
     cuda_graphs: bool = True  # record and replay on one GPU: passes by the fast kernels, any network's optimiser
     seed: int = 0
-
-    @property
-    def readings(self) -> int:
-        """How often each line is read in a step."""
-        return 2 if self.consistency else 1
-
-
-class DecodingConfig(Section):
-    method: Literal["greedy"] = "greedy"  # the paper's, and the only one

@@ -3,7 +3,7 @@
 A `Reader` takes a batch of lines and gives the network's `Output`. `PlainReader` serves every network on every device.
 `spikehtr.engine.Engine` serves Spike-HTR on a CPU, by compiled functions where they could be built.
 `GraphReader` serves Spike-HTR on a GPU: it rounds a batch up to one of few sizes and replays a recording of the pass
-(`kernels.recording`), so that the host launches a pass at once instead of kernel by kernel. Rounding up changes no
+(`ops.recording`), so that the host launches a pass at once instead of kernel by kernel. Rounding up changes no
 line's result but for the last digits, since padding does not reach it.
 
 In bf16 (`precision`) a map is rounded to 8 bits of mantissa between two kernels; norms and membranes are fp32 inside
@@ -26,17 +26,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spikehtr import kernels
+from spikehtr import ops
 from spikehtr.errors import SpikeHTRError
-from spikehtr.kernels.recording import Recordings
 from spikehtr.model.network import Network, Output
 from spikehtr.model.recognizer import SpikeHTR
-from spikehtr.model.reducer import HostCopy
+from spikehtr.ops.recording import Recordings
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
-Graphs = Literal["one", "two", "none"]
 
-_COLUMNS, _TOKENS = 64, 16  # canvas widths and, with two graphs, reduced lengths are rounded up to multiples of these
+_COLUMNS = 64  # canvas widths are rounded up to multiples of it
 _CPU_LINES, _GPU_LINES = 16, 128
 
 
@@ -52,20 +50,20 @@ class Reader(Protocol):
     def __call__(self, images: Tensor, widths: Tensor) -> Output: ...
 
 
-def make_reader(net: Network, precision: Precision = "auto", graphs: Graphs = "one") -> Reader:
-    """The fastest reader there is for a network, on the device where it lies."""
+def make_reader(net: Network, precision: Precision = "auto", recorded: bool = True) -> Reader:
+    """The fastest reader there is for a network, on the device where it lies. `recorded`: on a GPU, where possible."""
     if precision == "fp64":
         return Exact(net)
     device = next(net.parameters()).device
     half = in_half(precision, device)
     if device.type == "cpu":
-        from spikehtr.engine.engine import Engine, unusable
+        from spikehtr.engine.engine import Engine, unsupported_reason
 
-        half = half or (precision == "auto" and unusable(net, half=True) is None)
-        if unusable(net, half) is None:
+        half = half or (precision == "auto" and unsupported_reason(net, half=True) is None)
+        if unsupported_reason(net, half) is None:
             return Engine(net, "bf16" if half else "fp32")
-    if graphs != "none" and isinstance(net, SpikeHTR) and can_record(net):
-        return GraphReader(net, half, graphs)
+    if recorded and isinstance(net, SpikeHTR) and can_record(net):
+        return GraphReader(net, half)
     return PlainReader(net, half)
 
 
@@ -81,7 +79,7 @@ def in_half(precision: Precision, device: torch.device) -> bool:
 def can_record(net: Network) -> bool:
     """Whether a pass can be recorded: on a GPU, by kernels of which none waits for the device."""
     weight = next(net.parameters())
-    return weight.device.type == "cuda" and isinstance(net, SpikeHTR) and kernels.fast(weight)
+    return weight.device.type == "cuda" and isinstance(net, SpikeHTR) and ops.uses_triton(weight)
 
 
 def as_floats(images: Tensor) -> Tensor:
@@ -165,100 +163,52 @@ def precision_of(reader: Reader) -> str:
     return said if isinstance(said, str) else ""
 
 
-class Before(NamedTuple):
-    """What the pass up to the mixer takes and gives."""
+class Held(NamedTuple):
+    """What a recorded pass reads and writes, on the device."""
 
     images: Tensor  # [B, 1, H, W], as they came
     widths: Tensor  # [B]
-    tokens: Tensor  # [T, B, L0, d], reduced, rows past a line's length 0
-    lengths: Tensor  # [B]
-    spans: Tensor  # [B, L0, 2]
-    keep_ratio: Tensor  # [B]
-
-
-class After(NamedTuple):
-    """What the mixer takes and gives."""
-
-    tokens: Tensor  # [T, B, L, d]
-    lengths: Tensor  # [B]
-    logits: Tensor  # [B, L, V]
-    aux_logits: Tensor  # [B, L, V]
+    output: Output
 
 
 class GraphReader(PlainReader):
-    """Spike-HTR by recordings. `graphs`:
-
-    - one: the whole pass, with L = L0: the host never waits for the device, and the mixer runs on rows that the reducer
-      has emptied, too.
-    - two: up to the reducer and from there; in between the host learns the longest reduced length, so that the mixer
-      runs on as many tokens as are left. It pays where the mixer is a large part and the batches are large.
+    """Spike-HTR by recordings of the whole pass, with L = L0: the host never waits for the device.
 
     Sizes are rounded up, so that few recordings serve all batches: canvases to multiples of 64 px, lines to powers of
-    two, reduced lengths to multiples of 16. A size is recorded when it is met the second time.
+    two. A size is recorded when it is met the second time.
     """
 
     net: SpikeHTR
 
-    def __init__(self, net: SpikeHTR, half: bool = True, graphs: Graphs = "one") -> None:
+    def __init__(self, net: SpikeHTR, half: bool = True) -> None:
         super().__init__(net, half)
-        self.graphs = graphs
         self._lock = threading.Lock()  # threads may share a reader, but not the tensors of a recording
-        self.before: Recordings[tuple[Before, After | None]] = Recordings(self.device)
-        self.after: Recordings[After] = Recordings(self.device)
+        self.recordings: Recordings[Held] = Recordings(self.device)
 
     def read(self, images: Tensor, widths: Tensor) -> Output:
-        if not kernels.unwatched(self.net):  # a replay would pass hooks by
+        if ops.reference_asked():  # a replay would not be that
             return super().read(images, widths)
         lines = len(images)
         images, widths = round_up(images, widths, self.net.config.max_width)
         with self._lock, self.precision():
-            start, end = self._begin(images, widths)
-            if end is None:
-                longest = int(HostCopy(start.lengths[:lines]).wait().max())
-                end = self._end(start, min(-(-longest // _TOKENS) * _TOKENS, start.tokens.shape[2]))
-            spans = start.spans[:, : end.logits.shape[1]]
-            found = (end.logits, start.lengths, end.aux_logits, spans, start.keep_ratio)
-            return Output(*(value[:lines].clone() for value in found))  # the next replay writes over them
+            found = self._replay(images, widths)
+            return Output(*(None if v is None else v[:lines].clone() for v in found))  # type: ignore[arg-type]  # the next replay writes over them
 
-    def _begin(self, images: Tensor, widths: Tensor) -> tuple[Before, After | None]:
-        """All of it (one graph), or up to the reducer."""
+    def _replay(self, images: Tensor, widths: Tensor) -> Output:
         key = (images.shape, images.dtype)
-        if not self.before.wanted(key):
-            return self._encode(send(images, self.device), send(widths, self.device))
-        held = self.before.get(key)
+        if not self.recordings.wanted(key):
+            return self._run(send(images, self.device), send(widths, self.device)).output
+        held = self.recordings.get(key)
         if held is None:
             mine, own = images.to(self.device, copy=True), widths.to(self.device, copy=True)
-            self.before.add(key, lambda: self._encode(mine, own))
-            return self.before.replay(key)
-        held[0].images.copy_(pinned(images, self.device), non_blocking=True)
-        held[0].widths.copy_(pinned(widths, self.device), non_blocking=True)
-        return self.before.replay(key)
-
-    def _encode(self, images: Tensor, widths: Tensor) -> tuple[Before, After | None]:
-        net = self.net
-        canvas, own = net.prepare(as_floats(images), widths)
-        z, whole = net.encoder(canvas, own)  # [T, B, L0, d], [B]
-        reduced = net.reduce(net.positions(z, whole), whole, full=True)
-        start = Before(images, widths, reduced.tokens, reduced.lengths, reduced.spans, reduced.lengths / whole)
-        return start, None if self.graphs == "two" else self._decode(start.tokens, start.lengths)
-
-    def _end(self, start: Before, size: int) -> After:
-        """The mixer on the first `size` tokens of each line."""
-        tokens = start.tokens[:, :, :size]
-        key = (tokens.shape, tokens.dtype)
-        if not self.after.wanted(key):
-            return self._decode(tokens.contiguous(), start.lengths)
-        held = self.after.get(key)
-        if held is None:
-            mine, own = tokens.clone(memory_format=torch.contiguous_format), start.lengths.clone()
-            self.after.add(key, lambda: self._decode(mine, own))
+            self.recordings.add(key, lambda: self._run(mine, own))
         else:
-            held.tokens.copy_(tokens)
-            held.lengths.copy_(start.lengths)
-        return self.after.replay(key)
+            held.images.copy_(pinned(images, self.device), non_blocking=True)
+            held.widths.copy_(pinned(widths, self.device), non_blocking=True)
+        return self.recordings.replay(key).output
 
-    def _decode(self, tokens: Tensor, lengths: Tensor) -> After:
-        return After(tokens, lengths, *self.net.decode(tokens, lengths))
+    def _run(self, images: Tensor, widths: Tensor) -> Held:
+        return Held(images, widths, self.net(as_floats(images), widths, full=True))
 
 
 def round_up(images: Tensor, widths: Tensor, widest: int) -> tuple[Tensor, Tensor]:

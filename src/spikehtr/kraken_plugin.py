@@ -17,7 +17,6 @@ from lightning.fabric import Fabric
 from PIL import Image
 from torch import nn
 
-from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import to_gray
@@ -25,6 +24,7 @@ from spikehtr.export.kraken import MINIMUM
 from spikehtr.inference import Precision, make_reader
 from spikehtr.pages.word_boxes import slice_box
 from spikehtr.recognizer import WINDOW, Fitted, Line, Recognizer
+from spikehtr.registry import build
 from spikehtr.text import Charset
 
 

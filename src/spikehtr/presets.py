@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 _NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
-# Swift's and fine's. With the price the mean firing rate over layers is below 0.06 (docs/results/recipe.md, round 14).
+# Swift's and fine's. With the price the mean firing rate over layers is below 0.06 (docs/explanation/training-spikes).
 _RECIPE = {
     "batch_size": 64,
     "optimizer": "muon",
@@ -80,7 +80,7 @@ TIERS: dict[str, dict[str, Any]] = {
     "base": {},
     # Not of the paper, but what its diagnosis asks for: a coarse grid from the start, and the widths and depth that
     # saves in stage 3 and the mixer (docs/performance.md). Width, mixer, neurons, their start, bursts, gamma,
-    # lines and training are what read best, most of it on many writers (docs/results/recipe.md).
+    # lines and training are what read best, most of it on many writers (docs/explanation/training-spikes.md).
     "swift": {
         "model": {
             "dim": 256,
@@ -183,7 +183,6 @@ FINE_TUNING: dict[str, Any] = {
     "training.warmup_epochs": 3.0,
     "training.hold": 0.0,
     "training.weight_decay": 0.05,
-    "training.consistency": 0.0,
     "training.validate_every": 4,
     "data.train_lines": 0,
 }

@@ -18,11 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from spikehtr.assets import MODEL
-from spikehtr.baselines import build
 from spikehtr.config import Config
+from spikehtr.config_retired import config_of_file
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.files import whole_file
 from spikehtr.model.network import Network
+from spikehtr.registry import build
 from spikehtr.text import Charset
 from spikehtr.version import __version__
 
@@ -113,7 +114,7 @@ def load_model(path: str | os.PathLike[str]) -> Loaded:
     """The network of a file that `save_model` wrote, in fp32, on the CPU and in evaluation mode."""
     header = load_header(path)
     try:
-        config = Config.from_dict(json.loads(header["config"]), str(path))
+        config = config_of_file(json.loads(header["config"]), str(path))
         charset, notes = Charset(tuple(json.loads(header["charset"]))), json.loads(header.get("notes", "{}"))
         net = build(config.model, len(charset))
         with safe_open(str(model_file(path)), "pt") as file:

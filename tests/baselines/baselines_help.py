@@ -2,8 +2,8 @@
 
 import torch
 
-from spikehtr.baselines import build
 from spikehtr.config import Config
+from spikehtr.registry import build
 
 ARCHS = ("cnn-blstm", "retsinas", "htr-vt", "kraken")
 LABELS = 7

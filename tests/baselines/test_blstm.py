@@ -68,7 +68,7 @@ def test_the_host_never_waits_for_lengths(arch):
     """On a device without contents, which has no number to give."""
     from baselines_help import LABELS, small
 
-    from spikehtr.baselines import build
+    from spikehtr.registry import build
 
     with torch.device("meta"):
         net = build(small(arch).model, LABELS)

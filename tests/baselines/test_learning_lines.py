@@ -5,12 +5,12 @@ import torch
 from baselines_help import small
 
 from conftest import draw_line
-from spikehtr.baselines import build
 from spikehtr.data.batching import to_batch
 from spikehtr.decoding.greedy import decode_greedy
-from spikehtr.model.losses import spike_htr_loss
 from spikehtr.model.reducer import ctc_min_length
+from spikehtr.registry import build
 from spikehtr.text import Charset
+from spikehtr.training.losses import spike_htr_loss
 
 WORDS = ["ink", "pen", "nib", "pine", "kin", "bin", "epic", "nice"]
 CHARSET = Charset.from_texts(WORDS)

@@ -3,13 +3,12 @@ import torch
 from baselines_help import ARCHS, LABELS, net, small
 
 from spikehtr import SpikeHTR
-from spikehtr.baselines import build
-from spikehtr.baselines.htr_vt import positions
+from spikehtr.baselines.htr_vt import positions, span_mask
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.losses import spike_htr_loss
-from spikehtr.model.masking import span_mask
 from spikehtr.model.reducer import ctc_min_length
+from spikehtr.registry import build
+from spikehtr.training.losses import spike_htr_loss
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,7 @@ def test_published_size(arch, millions, stride):
 
 def test_the_default_is_spike_htr():
     assert type(build(small("retsinas", model__arch="spike-htr").model, LABELS)) is SpikeHTR
-    with pytest.raises(SpikeHTRError, match=r"model\.arch is retsinas: spikehtr\.baselines\.build"):
+    with pytest.raises(SpikeHTRError, match=r"model\.arch is retsinas: spikehtr\.registry\.build"):
         SpikeHTR(Config.preset("retsinas").model, LABELS)
     with pytest.raises(SpikeHTRError, match=r"cfg\.model, not Config"):
         build(Config.preset("retsinas"), LABELS)

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from cli_help import run
 from PIL import Image
-from test_cli import run
 
 from conftest import MICRO, draw_line
 from spikehtr.config import Config

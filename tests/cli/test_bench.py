@@ -9,7 +9,7 @@ from PIL import Image
 
 from conftest import MICRO, draw_line, micro
 from spikehtr import SpikeHTR
-from spikehtr.engine.engine import unusable
+from spikehtr.engine.engine import unsupported_reason
 from spikehtr.text import Charset
 from spikehtr.weights import save_model
 
@@ -80,7 +80,7 @@ def test_cpu_reads_lines_in_every_way_and_lists_layers(tmp_path):
     assert all(rate > 0 for row in report["ways"] for rate in row["lines_per_second"].values())
     ways = {(row["network"], row["way"]) for row in report["ways"]}
     assert ("kraken", "PyTorch") in ways
-    if unusable(SpikeHTR(micro().model, 5)) is None:
+    if unsupported_reason(SpikeHTR(micro().model, 5)) is None:
         assert {("tiny T=1", way) for way in ("PyTorch", "engine, dense", "engine")} <= ways
         layers = {row["layer"]: row for row in report["layers"]["tiny T=1"]}
         assert 0 <= layers["encoder.stage1.blocks.0.pw2"]["density"] <= 1

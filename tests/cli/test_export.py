@@ -12,8 +12,8 @@ from cli_help import run as command
 from PIL import Image
 
 from conftest import draw_line, micro
-from spikehtr.baselines import build
 from spikehtr.config import Config
+from spikehtr.registry import build
 from spikehtr.text import Charset
 from spikehtr.weights import save_model
 

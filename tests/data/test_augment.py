@@ -294,22 +294,6 @@ def test_no_line_becomes_wider_than_the_widest_that_is_read():
     assert torch.allclose(held[0][kept], free[0][kept][..., :limit], atol=1e-4)  # sampling rounds by the canvas
 
 
-def test_twins_are_bent_alike_and_differ_in_the_rest():
-    images, widths = batch()
-    pairs, both = images.repeat_interleave(2, 0), widths.repeat_interleave(2)
-    bent, new = augment(
-        pairs, both, only(rotate=2.0, shear=0.3, scale=0.1, stretch=0.2, elastic=2.0), seeded(), twins=True
-    )
-    assert torch.equal(new[::2], new[1::2])
-    assert torch.equal(bent[::2], bent[1::2])
-    assert not torch.equal(bent[::2, ..., :20], images[..., :20])
-    out, new = augment(pairs, both, only(stretch=0.2, noise=0.1, stroke=0.5), seeded(), twins=True)
-    assert torch.equal(new[::2], new[1::2])
-    assert all(not torch.equal(a, b) for a, b in zip(out[::2], out[1::2], strict=True))
-    again, _ = augment(pairs, both, only(stretch=0.2), seeded())
-    assert not torch.equal(again[::2], again[1::2])
-
-
 def test_without_ink_paper_is_left():
     images, widths = batch(64)
     chosen = torch.tensor([True, False, True, False])

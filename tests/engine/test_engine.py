@@ -10,9 +10,10 @@ import pytest
 import torch
 from engine_help import batch, network
 
-from spikehtr.baselines import build
+from conftest import ask_for
+from spikehtr import ops
 from spikehtr.config import Config
-from spikehtr.engine.engine import Engine, unusable
+from spikehtr.engine.engine import Engine, unsupported_reason
 from spikehtr.engine.native import EVENTS, library
 from spikehtr.engine.native import TILES as TILES_MODE
 from spikehtr.engine.parts import Layer, Memory, Products
@@ -21,6 +22,8 @@ from spikehtr.inference import PlainReader, make_reader
 from spikehtr.model.encoder import SpikingConv2d
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.mixer import SpikingLinear
+from spikehtr.model.watching import watch
+from spikehtr.registry import build
 
 try:
     TILES = library().tiles
@@ -89,11 +92,8 @@ def test_it_reads_what_the_network_reads(name):
 def test_lists_of_bursts_read_what_the_network_reads(name):
     net, most = network(**VARIANTS[name]), []
     images, widths = batch(97, 60, 5)
-    neurons = [m for m in net.modules() if isinstance(m, MultiStepLIF)]
-    hooks = [m.register_forward_hook(lambda _, __, fired: most.append(float(fired.max()))) for m in neurons]
-    expected = PlainReader(net.double())(images.double() / 255, widths)
-    for hook in hooks:
-        hook.remove()
+    with watch(net, lambda _, __, ___, fired: most.append(float(fired.max())), MultiStepLIF):
+        expected = PlainReader(net.double())(images.double() / 255, widths)
     assert max(most) > 1
     assert_same(Engine(net.float(), events="always")(images, widths), expected, atol=2e-4)
 
@@ -183,11 +183,12 @@ def test_the_recogniser_takes_it_by_itself_and_steps_back_where_it_must(monkeypa
     assert isinstance(make_reader(network().double()), PlainReader)
     small = Config.preset("kraken").with_overrides({"model.baseline.scale": 0.1})
     assert isinstance(make_reader(build(small.model, 9).eval()), PlainReader)
-    with net.encoder.register_forward_hook(lambda *_: None):
-        assert "watches" in (unusable(net) or "")
-    monkeypatch.setenv("SPIKEHTR_KERNELS", "reference")
+    with ops.reference():
+        assert "reference is asked for" in (unsupported_reason(net) or "")
+    assert unsupported_reason(net) is None
+    ask_for(monkeypatch, "reference")
     assert isinstance(make_reader(net), PlainReader)
-    with pytest.raises(SpikeHTRError, match="asks for the reference"):
+    with pytest.raises(SpikeHTRError, match="the reference is asked for"):
         Engine(net)
 
 

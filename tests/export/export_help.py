@@ -13,7 +13,7 @@ from PIL import Image
 from torch import nn
 from typer.testing import CliRunner
 
-from conftest import draw_line, micro
+from conftest import ask_for, draw_line, micro
 from spikehtr import Recognizer, SpikeHTR
 from spikehtr.cli import app
 from spikehtr.model.masking import shrink
@@ -41,7 +41,7 @@ class Columns(nn.Module):
 def simplify(patch):
     """Networks with `Columns` for their encoder, which takes most of the time that a file takes to make."""
     patch.setattr("spikehtr.model.recognizer.Encoder", Columns)
-    patch.setenv("SPIKEHTR_KERNELS", "reference")  # fast paths do not know it
+    ask_for(patch, "reference")  # fast paths do not know it
 
 
 def images(words=WORDS):

@@ -10,13 +10,10 @@ from export_help import exported, images, loaded, same_lines
 from export_help import simple as _simple  # noqa: F401 (a fixture that every test here takes)
 from torch import nn
 from torch.export import Dim
-from typer.testing import CliRunner
 
-from spikehtr.cli import app
 from spikehtr.errors import SpikeHTRError
 from spikehtr.export.tracing import capture
 from spikehtr.recognizer import Recognizer
-from spikehtr.weights import save_model
 
 runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
 onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")
@@ -101,11 +98,3 @@ def test_gelu_is_refused_before_anything_is_made(tmp_path):
     with pytest.raises(SpikeHTRError, match="no GELU in fp64"):
         save(loaded(neuron="gelu", timesteps=1), tmp_path / "m.onnx", kind="fp64")
     assert not (tmp_path / "m.onnx").exists()
-
-
-def test_one_kind_at_a_time(tmp_path):
-    model = loaded(timesteps=1, mixer__blocks=["LK"])
-    save_model(tmp_path / "m.safetensors", model.net, model.config, model.charset, model.notes)
-    done = CliRunner().invoke(app, ["export", "onnx", str(tmp_path / "m.safetensors"), "--int8", "--fp64"])
-    assert done.exit_code != 0
-    assert "--int8 and --fp64 exclude each other" in f"{done.output}{done.exception}"

@@ -16,6 +16,7 @@ from spikehtr.data.geometry import fit_line
 from spikehtr.errors import SpikeHTRError
 from spikehtr.inference import make_reader
 from spikehtr.model.lif import MultiStepLIF
+from spikehtr.model.watching import watch
 
 nir = pytest.importorskip("nir", reason="the extra `export` is not installed")
 
@@ -64,10 +65,8 @@ def line(width):
 def recorded(net, image):
     """The network's logits [L, V], and what every neuron fired."""
     fired, net = {}, net.double()
-    for name, module in net.named_modules():
-        if isinstance(module, MultiStepLIF):
-            module.register_forward_hook(lambda _, __, out, name=name: fired.__setitem__(name, out[:, 0]))
-    return net(image[None]).logits[0], fired
+    with watch(net, lambda name, _, __, spikes: fired.__setitem__(name, spikes[:, 0]), MultiStepLIF):
+        return net(image[None]).logits[0], fired
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

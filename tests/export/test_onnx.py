@@ -19,7 +19,7 @@ onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")
 runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
 pytest.importorskip("onnxscript", reason="the extra `export` is not installed")
 
-from spikehtr.export.onnx import quantise, read  # noqa: E402
+from spikehtr.export.onnx import read  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -83,24 +83,6 @@ def test_the_file_alone_is_enough(files):
 def test_the_file_holds_the_weights_and_little_else(files):
     assert files[1].stat().st_size < 2.5 * files[0].stat().st_size  # a micro network's graph is as large as its weights
     assert b"/src/spikehtr" not in files[1].read_bytes()  # nor where it was made
-
-
-def weight_bytes(path):
-    return sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in onnx.load(path).graph.initializer)
-
-
-def test_int8_is_smaller_and_a_line_s_result_stays_its_own(files, tmp_path):
-    small = tmp_path / "int8.onnx"
-    quantise(files[1], small)
-    kinds = {node.op_type for node in onnx.load(small).graph.node}
-    assert "MatMulInteger" in kinds
-    assert weight_bytes(small) < 0.8 * weight_bytes(files[1])  # so small a network's file is mostly its graph
-    file = read(small)
-    alone = [file.transcribe(image) for image in images()]
-    same_lines(alone, file.transcribe(images(), batch_size=5), tolerance=1e-6)
-    exact = read(files[1]).transcribe(images())
-    assert [line.confidence for line in alone] != [line.confidence for line in exact]  # it does cost something
-    assert max(abs(a.confidence - b.confidence) for a, b in zip(alone, exact, strict=True)) < 0.2
 
 
 def test_what_is_no_exported_file_is_named(tmp_path):

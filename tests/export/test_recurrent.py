@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from conftest import draw_line
-from spikehtr.baselines import build
 from spikehtr.baselines.common import BLSTM
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
@@ -18,6 +17,7 @@ from spikehtr.export import program
 from spikehtr.export.recurrent import Way, with_graph_lstms
 from spikehtr.export.tracing import capture
 from spikehtr.recognizer import Recognizer
+from spikehtr.registry import build
 from spikehtr.text import Charset
 from spikehtr.weights import Loaded
 

@@ -9,7 +9,8 @@ from spikehtr.config import InkCoderConfig
 from spikehtr.data.batching import to_batch
 from spikehtr.data.geometry import fit_line
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.inkcoder import InkCoder, box_blur, extend, quantiles, sobel, to_gray
+from spikehtr.model.inkcoder import InkCoder, to_gray
+from spikehtr.ops.plain.ink import box_blur, extend, quantiles, sobel
 
 
 def lines():
@@ -49,8 +50,9 @@ def test_padding_changes_nothing(pad, fill):
         padded = torch.nn.functional.pad(image, (0, pad), value=fill)
         alone = coder.trace(image, torch.tensor([width]))
         beside = coder.trace(padded, torch.tensor([width]))
-        for name in ("intensity", "edge_magnitude", "edge", "keep", "evidence", "gates"):
-            assert torch.allclose(getattr(alone, name), getattr(beside, name)[..., :width], atol=1e-6), name
+        assert torch.allclose(alone.gates, beside.gates[..., :width], atol=1e-6)
+        for name, own, other in zip(alone.maps._fields, alone.maps, beside.maps, strict=True):
+            assert torch.allclose(own, other[..., :width], atol=1e-6), name
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4])
@@ -110,8 +112,8 @@ def test_gray_of_rgb_and_gray():
 def test_contrast_and_brightness_do_not_matter_to_intensity():
     coder = InkCoder(InkCoderConfig(), 1)
     images, widths = to_batch([draw_line("faint", height=64)])
-    plain = coder.trace(images, widths).intensity
-    faint = coder.trace(images * 0.2 + 0.5, widths).intensity
+    plain = coder.trace(images, widths).maps.intensity
+    faint = coder.trace(images * 0.2 + 0.5, widths).maps.intensity
     assert torch.allclose(plain, faint, atol=1e-3)
 
 

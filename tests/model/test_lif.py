@@ -8,13 +8,19 @@ from hypothesis import strategies as st
 from conftest import micro
 from spikehtr.config import LIFConfig
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.lif import MultiStepLIF, expected_firing, lif, spike
+from spikehtr.model.lif import MultiStepLIF, expected_firing, numbers_of
 from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.watching import watch
+from spikehtr.ops.plain.neuron import fire, spike
 
 
 def drive(steps, seed=0, dtype=torch.float32):
     g = torch.Generator().manual_seed(seed)
     return (torch.randn(steps, 3, 7, 5, generator=g, dtype=torch.float64) * 1.5).to(dtype)
+
+
+def lif(x, config, burst=1):
+    return fire(x, numbers_of(config, burst))
 
 
 def literal(x, config):
@@ -130,18 +136,18 @@ def test_bursts(burst, step, steps, seed):
     assert torch.allclose(slope[0], expected, rtol=1e-4)
 
 
-@given(st.integers(1, 8), st.sampled_from(["atan", "sigmoid"]), st.sampled_from([0.0, 0.3, 1.0]), st.booleans())
-def test_a_burst_is_the_sum_of_its_spikes(burst, surrogate, softness, turned):
+@given(st.integers(1, 8), st.sampled_from(["atan", "sigmoid"]), st.booleans())
+def test_a_burst_is_the_sum_of_its_spikes(burst, surrogate, turned):
     x = drive(2, dtype=torch.float64)
     excess = (x.transpose(0, 1) if turned else x).requires_grad_()
-    alone = [spike(excess - 0.25 * n, surrogate, 3.0, softness) for n in range(burst)]
-    together, wanted = spike(excess, surrogate, 3.0, softness, burst, 0.25), torch.stack(alone).sum(0)
+    alone = [spike(excess - 0.25 * n, surrogate, 3.0) for n in range(burst)]
+    together, wanted = spike(excess, surrogate, 3.0, burst, 0.25), torch.stack(alone).sum(0)
     assert torch.allclose(together, wanted)
     upstream = torch.randn_like(x).view_as(excess)
     found, expected = (torch.autograd.grad(y, excess, upstream)[0] for y in (together, wanted))
     assert torch.allclose(found, expected)
     assert torch.allclose(
-        torch.func.grad(lambda z: (upstream * spike(z, surrogate, 3.0, softness, burst, 0.25)).sum())(excess), expected
+        torch.func.grad(lambda z: (upstream * spike(z, surrogate, 3.0, burst, 0.25)).sum())(excess), expected
     )
 
 
@@ -200,10 +206,7 @@ def test_a_low_start_quietens_every_neuron_and_leaves_gelu_alone(first):
         torch.manual_seed(0)
         net = SpikeHTR(micro(encoder__spikes_first=first, **settings).model, 9).eval()
         found = []
-        for module in net.modules():
-            if isinstance(module, MultiStepLIF):
-                module.register_forward_hook(lambda _module, _inputs, out: found.append(float(out.mean())))
-        with torch.no_grad():
+        with torch.no_grad(), watch(net, lambda _, __, ___, out: found.append(float(out.mean())), MultiStepLIF):
             net(torch.rand(2, 1, 32, 64))
         return torch.tensor(found)
 
@@ -245,11 +248,13 @@ def test_expected_firing_is_near_the_measured_rate_and_falls_by_its_gradient(fir
                 norm.bias.uniform_(-1.0, 0.5)
                 norm.weight.uniform_(0.5, 1.5)
     found = []
-    for module in net.modules():
-        if isinstance(module, MultiStepLIF) and module.driven_by:
-            module.register_forward_hook(lambda _module, _inputs, out: found.append(out.mean()))
+
+    def hear(_name, module, _drive, out):
+        if module.driven_by:
+            found.append(out.mean())
+
     assert "driven_by" not in dict(net.named_modules())
-    with torch.no_grad():
+    with torch.no_grad(), watch(net, hear, MultiStepLIF):
         net(torch.rand(4, 1, 32, 128))
     measured = sum(found) / len(found)
     expected = expected_firing(net)

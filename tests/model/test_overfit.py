@@ -7,9 +7,9 @@ from model_help import VARIANTS
 from conftest import draw_line, micro
 from spikehtr import SpikeHTR
 from spikehtr.data.batching import to_batch
-from spikehtr.model.losses import spike_htr_loss
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.text import Charset
+from spikehtr.training.losses import spike_htr_loss
 
 WORDS = ["mi", "im", "lo", "ol", "mo", "oo", "li", "il"]  # order tells some apart; one needs a blank in between
 HEIGHT = 16

@@ -7,11 +7,12 @@ from model_help import VARIANTS, batch, build
 
 from spikehtr.config import TrainingConfig
 from spikehtr.export.tracing import capture
-from spikehtr.model.encoder import MaskedGroupNorm
+from spikehtr.model.encoder import Conv2d, MaskedGroupNorm
 from spikehtr.model.lif import MultiStepLIF
-from spikehtr.model.losses import spike_htr_loss
 from spikehtr.model.masking import TokenNorm
 from spikehtr.model.recognizer import TemporalFusion
+from spikehtr.model.watching import watch
+from spikehtr.training.losses import spike_htr_loss
 
 
 def assert_agrees(traced, plain):
@@ -70,10 +71,10 @@ def test_bf16_autocast_keeps_norms_membranes_sums_and_losses_in_fp32(neuron):
         seen.setdefault(type(module).__name__, set()).add(output.dtype)
 
     for module in net.modules():
-        kinds = (MaskedGroupNorm, TokenNorm, MultiStepLIF, TemporalFusion, torch.nn.Conv2d, torch.nn.Linear)
-        if isinstance(module, kinds):
+        if isinstance(module, TemporalFusion | Conv2d | torch.nn.Linear):
             module.register_forward_hook(note)
-    with torch.autocast("cpu", torch.bfloat16):
+    inner = watch(net, lambda _, *call: note(*call), MaskedGroupNorm, TokenNorm, MultiStepLIF)
+    with inner, torch.autocast("cpu", torch.bfloat16):
         out = net(images, widths)
         targets = torch.tensor([[1, 2, 2]] * 4)
         losses = spike_htr_loss(out, targets, torch.tensor([3] * 4), net, TrainingConfig())

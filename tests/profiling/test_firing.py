@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from conftest import micro
+from spikehtr.model.lif import MultiStepLIF
+from spikehtr.model.watching import watch
 from spikehtr.profiling.counts import build
 from spikehtr.profiling.diagnosis_page import distribution_table
 from spikehtr.profiling.extent import watched
@@ -51,9 +53,9 @@ def test_padding_is_not_counted(variant):
 def test_rates_are_those_of_the_recorded_tensors(burst):
     net = build(micro(encoder__pw1_burst=burst, mixer__burst=burst).model, 9)
     seen = {}
-    for name, module in spiking_modules(net).items():
-        module.register_forward_hook(lambda _, __, fired, name=name: seen.__setitem__(name, fired))
-    record, out = fire(net, torch.rand(1, 32, 48))
+    names = {module: name for name, module in spiking_modules(net).items()}
+    with watch(net, lambda _, module, __, fired: seen.__setitem__(names[module], fired), MultiStepLIF):
+        record, out = fire(net, torch.rand(1, 32, 48))
     assert list(record.firing) == list(seen)
     for name, fired in seen.items():
         row = record.firing[name]
@@ -79,6 +81,7 @@ def test_watching_changes_nothing_and_leaves_nothing():
     for a, b in ((before, during), (before, after)):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in net.modules())
+    assert all(m.numbers.tap is None for m in net.modules() if hasattr(m, "numbers") and hasattr(m.numbers, "tap"))
 
 
 def test_hooks_go_even_when_the_network_fails():
@@ -86,6 +89,7 @@ def test_hooks_go_even_when_the_network_fails():
     with pytest.raises(RuntimeError, match="boom"), watched(net) as extent, recorded_firing(net, extent):
         raise RuntimeError("boom")
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in net.modules())
+    assert all(m.numbers.tap is None for m in net.modules() if hasattr(m, "numbers") and hasattr(m.numbers, "tap"))
 
 
 def test_the_tables():

@@ -97,7 +97,8 @@ def test_matched_mean_adds_where_both_fire():
     context = int(torch.einsum("tblhi,tblhj->", k, v))
     assert row.additions == context + int(q.sum()) * 4 + int(q.sum())
     assert row.macs == q.numel() * 9
-    assert MatchedMean()(q, k, v).shape == q.shape
+    qkv = torch.stack([q, k, v], dim=3).flatten(3)
+    assert MatchedMean(3)(qkv, torch.ones(1, 5, dtype=torch.bool)).shape == q.flatten(3).shape
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_every_position_has_its_box(mode):
 
 
 def test_a_baseline_with_the_reducer_can_be_drawn_and_one_without_cannot():
-    from spikehtr.baselines import build as build_any
+    from spikehtr.registry import build as build_any
 
     config = Config.preset("cnn-blstm").with_overrides({"model.baseline.scale": 1 / 16, "model.height": 32})
     trace = trace_reduction(build_any(config.with_reducer().model, len(CHARSET)).eval(), CHARSET, LINE)

@@ -1,15 +1,15 @@
 """The steps that are timed do the whole work."""
 
-import os
-
 import pytest
 import torch
 from steps_help import CPU, case
 
+from conftest import ask_for
+from spikehtr import ops
 from spikehtr.config import Config
 from spikehtr.inference import make_reader
 from spikehtr.profiling.roofline import step_roofline
-from spikehtr.profiling.steps import FAST, REFERENCE, SWITCH, Case, Step, chosen, ink_lines
+from spikehtr.profiling.steps import FAST, REFERENCE, Case, Step, chosen, ink_lines
 from spikehtr.training.step import TrainStep
 
 
@@ -71,7 +71,7 @@ def test_baselines_are_served(arch):
 
 
 def test_each_path_has_a_network_of_its_own(monkeypatch):
-    monkeypatch.delenv(SWITCH, raising=False)
+    ask_for(monkeypatch, "auto")
     step = Step(case(), CPU)
     for path in (REFERENCE, FAST, REFERENCE):
         with chosen(path):
@@ -81,13 +81,12 @@ def test_each_path_has_a_network_of_its_own(monkeypatch):
     assert not step.made
 
 
-@pytest.mark.parametrize("user", [None, "reference", "triton"])
-def test_paths_are_chosen_and_the_environment_is_put_back(user, monkeypatch):
-    monkeypatch.delenv(SWITCH, raising=False)
-    if user:
-        monkeypatch.setenv(SWITCH, user)
+@pytest.mark.parametrize("user", ["auto", "reference", "triton"])
+def test_paths_are_chosen_whatever_the_environment_says(user, monkeypatch):
+    ask_for(monkeypatch, user)
     with chosen(REFERENCE):
-        assert os.environ[SWITCH] == "reference"
+        assert ops.reference_asked()
     with chosen(FAST):
-        assert os.environ.get(SWITCH) == ("triton" if user == "triton" else None)
-    assert os.environ.get(SWITCH) == user
+        assert not ops.reference_asked()
+        assert ops.uses_triton(torch.zeros(1)) == (user == "triton")
+    assert ops.reference_asked() == (user == "reference")

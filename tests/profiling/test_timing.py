@@ -1,15 +1,15 @@
 """The two paths really take turns, and a report says what was measured."""
 
-import os
-
 import pytest
 import torch
 from steps_help import CPU, case
 
+from conftest import ask_for
+from spikehtr import ops
 from spikehtr.errors import SpikeHTRError
 from spikehtr.profiling import timing
 from spikehtr.profiling.roofline import Ceilings
-from spikehtr.profiling.steps import FAST, REFERENCE, SWITCH, Step
+from spikehtr.profiling.steps import FAST, REFERENCE, Step
 from spikehtr.profiling.timing import benchmark, run_case
 
 CEILINGS = Ceilings(1e9, 1e9)
@@ -18,19 +18,19 @@ CEILINGS = Ceilings(1e9, 1e9)
 class Recorder(Step):
     """A step that only notes which path it was asked on; the reference may be too large."""
 
-    seen: list[str | None]
+    seen: list[str]
     fits = True
 
     def __call__(self):
-        path = os.environ.get(SWITCH)
+        path = REFERENCE if ops.reference_asked() else FAST
         self.seen.append(path)
-        if path == "reference" and not self.fits:
+        if path == REFERENCE and not self.fits:
             raise torch.OutOfMemoryError("too large")
 
 
 @pytest.fixture
 def recorder(monkeypatch):
-    monkeypatch.delenv(SWITCH, raising=False)
+    ask_for(monkeypatch, "auto")
     monkeypatch.setattr(timing, "Step", Recorder)
     monkeypatch.setattr(timing, "has_fast_path", lambda device: True)
     monkeypatch.setattr(Recorder, "seen", [], raising=False)
@@ -39,7 +39,7 @@ def recorder(monkeypatch):
 
 def test_paths_take_turns(recorder):
     row = run_case(case(), CPU, CEILINGS, rounds=3)
-    assert recorder.seen == 3 * ["reference"] + 3 * [None] + 3 * ["reference", "reference", None, None]
+    assert recorder.seen == 3 * [REFERENCE] + 3 * [FAST] + 3 * [REFERENCE, REFERENCE, FAST, FAST]
     assert all(len(timing.rounds) == 3 for timing in row.paths.values())
     assert row.share(FAST) == pytest.approx(row.roofline_seconds / row.paths[FAST].seconds)
 
@@ -63,7 +63,7 @@ def test_a_first_step_that_does_not_fit_is_a_plain_message(recorder, monkeypatch
 
 
 def test_report_of_a_real_run(monkeypatch):
-    monkeypatch.setenv(SWITCH, "reference")
+    ask_for(monkeypatch, "reference")
     told = []
     report = benchmark(
         [case(), case(train=False)], CPU, rounds=1, profile=True, tell=lambda r: told.append(len(r.rows))

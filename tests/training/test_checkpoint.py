@@ -6,8 +6,8 @@ from conftest import micro
 from spikehtr import SpikeHTR
 from spikehtr.config import TrainingConfig
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.losses import spike_htr_loss
 from spikehtr.training.checkpoint import LAST, PREVIOUS, load_checkpoint, restore, save_checkpoint
+from spikehtr.training.losses import spike_htr_loss
 from spikehtr.training.optim import WeightAverage, make_optimizer
 
 CONFIG = TrainingConfig()

@@ -77,7 +77,6 @@ CHANGES = {
         {"model.encoder.dual_resolution": False},
         "100.0% of the network's weights are those of the start; fresh: none; of the start not used: encoder.fusion",
     ),
-    "mask": ({"model.span_mask.ratio": 0.3}, "fresh: mask_token; of the start not used: none"),
     "block": ({"model.mixer.blocks": ["LA", "QK", "LK", "LA"]}, "fresh: mixer.blocks.3.operator.norm.weight"),
 }
 

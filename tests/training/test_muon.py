@@ -8,8 +8,8 @@ from torch import nn
 
 from conftest import micro
 from spikehtr import SpikeHTR
-from spikehtr.baselines import build
 from spikehtr.config import Config, TrainingConfig
+from spikehtr.registry import build
 from spikehtr.training.muon import Muon, matrices_of, orthogonal, stacks
 from spikehtr.training.optim import make_optimizer
 

@@ -7,14 +7,14 @@ from training_help import SETTINGS, Epochs
 
 from conftest import micro
 from spikehtr import SpikeHTR
-from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.batching import Lines
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.losses import Part, distillation
+from spikehtr.registry import build
 from spikehtr.text import Charset
 from spikehtr.training.job import Job, carry_out
 from spikehtr.training.loop import Run, TrainingError
+from spikehtr.training.losses import Part, distillation
 from spikehtr.training.teacher import Teacher, load_teacher, mean_over
 from spikehtr.weights import load_model, save_model
 
@@ -138,10 +138,10 @@ def test_hand_over_and_teacher_in_one_job(store, tmp_path):
     carry_out(first, make_fabric(), lambda _: None)
     model = tmp_path / "gelu" / "best.safetensors"
     said = []
-    spiking = gelu.with_overrides({"model.neuron": "lif", "model.timesteps": 2, "model.span_mask.ratio": 0.2})
+    spiking = gelu.with_overrides({"model.neuron": "lif", "model.timesteps": 2, "model.encoder.dual_resolution": False})
     second = Job(spiking, [store.path], tmp_path / "lif", start=model, teacher=model)
     second.claim_folder()
     carry_out(second, make_fabric(), said.append)
-    assert any("fresh: mask_token" in line for line in said)
+    assert any("of the start not used: encoder.fusion" in line for line in said)
     notes = load_model(tmp_path / "lif" / "best.safetensors").notes
     assert (notes["teacher"], notes["started_from"]) == ("best.safetensors", "best.safetensors")

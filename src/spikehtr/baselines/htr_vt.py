@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from spikehtr.baselines.common import Baseline, Columns, ResidualBlock
 from spikehtr.config import ModelConfig
-from spikehtr.model.masking import column_mask, hide_spans, valid_mask, wide
+from spikehtr.ops.masks import at_least_fp32, column_mask, valid_mask
 
 _DIM, _HEADS, _LAYERS, _MLP_RATIO = 768, 6, 4, 4
 _STAGES = ((4, (2, 1)), (2, (2, 2)), (1, (2, 2)))  # part of the full width, and stride of the first of two blocks
@@ -102,7 +102,7 @@ def _halve_rows(x: Tensor) -> Tensor:
 
 def line_norm(x: Tensor, inside: Tensor, eps: float = 1e-5) -> Tensor:
     """All values of a line normalised together, in fp32: x [B, ...], inside [B, ...] -> as x, 0 outside."""
-    x = wide(x)
+    x = at_least_fp32(x)
     dims = tuple(range(1, x.dim()))
     count = inside.expand_as(x).sum(dims, keepdim=True)
     centred = (x - (x * inside).sum(dims, keepdim=True) / count) * inside
@@ -114,3 +114,21 @@ def positions(length: int, dim: int, device: torch.device | None = None) -> Tens
     rate = torch.exp(torch.arange(dim // 2, device=device) * (-math.log(10000.0) / (dim // 2)))
     angle = torch.arange(length, device=device)[:, None] * rate  # [length, dim/2]
     return torch.cat([angle.sin(), angle.cos()], dim=1)
+
+
+def span_mask(lengths: Tensor, size: int, ratio: float, span: int) -> Tensor:
+    """Which tokens training hides, [B] -> [B, size]: floor(ratio L / span) spans a line, which may overlap."""
+    most = max(1, int(size * ratio) // span)
+    spans = (lengths * ratio).long() // span  # [B], of each line
+    room = (lengths - span).clamp(min=0) + 1  # [B], places a span can begin at
+    starts = (torch.rand(len(lengths), most, device=lengths.device) * room[:, None]).long()  # [B, most]
+    starts = torch.where(valid_mask(spans, most), starts, size)  # no more than the line's own number
+    place = torch.arange(size, device=lengths.device)[:, None]  # [size, 1]
+    hidden = (place >= starts[:, None]) & (place < starts[:, None] + span)  # [B, size, most]
+    return hidden.any(-1) & valid_mask(lengths, size)
+
+
+def hide_spans(tokens: Tensor, lengths: Tensor, token: Tensor, ratio: float, span: int) -> Tensor:
+    """Spans of tokens [..., B, L, d], the same at every step, replaced by a learned one [d]."""
+    hidden = span_mask(lengths, tokens.shape[-2], ratio, span)[..., None]
+    return torch.where(hidden, token.to(tokens.dtype), tokens)

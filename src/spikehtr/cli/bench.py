@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -48,10 +48,6 @@ def bench(
     reference: Annotated[
         bool, typer.Option("--reference/--no-reference", help="Time the reference too, where there is a fast path.")
     ] = True,
-    graphs: Annotated[
-        Literal["one", "two", "none"],
-        typer.Option("--graphs", help="How a GPU reads: recorded whole, in two parts around the reducer, or not."),
-    ] = "one",
     rounds: Annotated[
         Optional[int],
         typer.Option("--rounds", min=1, help="Times each path takes its turn: 5 by default, with --cpu 3."),
@@ -93,7 +89,6 @@ def bench(
             "--width": width,
             "--no-train": not train,
             "--no-inference": not inference,
-            "--graphs": graphs != "one",
             "--profile": profile,
         }
         if given := [name for name, value in steps.items() if value]:
@@ -119,7 +114,7 @@ def bench(
     sizes = {True: 64, False: 256} if where.startswith("cuda") else {True: 2, False: 2}
     kinds = [kind for kind, wanted in ((True, train), (False, inference)) if wanted]
     cases = [
-        Case(name, config, kind, batch_size or sizes[kind], width or config.data.max_width, graphs)
+        Case(name, config, kind, batch_size or sizes[kind], width or config.data.max_width)
         for name, config in configs
         for kind in kinds
     ]

@@ -193,7 +193,7 @@ def _evaluations(
                 fit=fit,
                 about=about,
                 progress=progress,
-                reader=make_reader(net, precision, graphs="none"),
+                reader=make_reader(net, precision, recorded=False),
             )
     return [read[model] for model in models]
 

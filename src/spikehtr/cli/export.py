@@ -58,9 +58,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 def onnx(
     model: Model,
     output: Output = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="Linear maps with int8 weights; --check tells what that costs.")
-    ] = False,
     fp64: Annotated[
         bool,
         typer.Option("--fp64", help="In double precision: slower, but no text hangs on rounding."),
@@ -79,10 +76,8 @@ def onnx(
     and characters are in its metadata.
 
     Exit code 1: --check found more texts that differ than a last digit explains (with --fp64: any that differs from the
-    model's own in double precision; with --int8 that is no failure but the cost).
+    model's own in double precision).
     """
-    if int8 and fp64:
-        raise SpikeHTRError("--int8 and --fp64 exclude each other: name one")
     from spikehtr.export.tracing import need
 
     need("onnx", "onnxscript", "onnxruntime")
@@ -90,7 +85,7 @@ def onnx(
     def save(loaded: Loaded, target: Path) -> None:
         from spikehtr.export.onnx import save
 
-        save(loaded, target, channels, "int8" if int8 else "fp64" if fp64 else "fp32")
+        save(loaded, target, channels, "fp64" if fp64 else "fp32")
 
     def read(target: Path) -> Recognizer:
         from spikehtr.export.onnx import read
@@ -98,9 +93,7 @@ def onnx(
         return read(target)
 
     target = _target(model, output, ".onnx")
-    _export(
-        model, target, channels, save, read, (check, split, lines, batch_size), as_json, exact=not int8, double=fp64
-    )
+    _export(model, target, channels, save, read, (check, split, lines, batch_size), as_json, double=fp64)
 
 
 @app.command()
@@ -131,7 +124,7 @@ def torch(
         return read(target)
 
     target = _target(model, output, ".pt2")
-    _export(model, target, channels, save, read, (check, split, lines, batch_size), as_json, exact=True)
+    _export(model, target, channels, save, read, (check, split, lines, batch_size), as_json)
 
 
 @app.command()
@@ -221,7 +214,6 @@ def _export(
     read: Callable[[Path], Recognizer],
     check: tuple[str | None, str, int, int],
     as_json: bool,
-    exact: bool,
     double: bool = False,
 ) -> None:
     if channels not in (1, 3):
@@ -255,7 +247,7 @@ def _export(
             *comparison_lines(found),
         ]
     typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
-    if exact and lines is not None and result["check"]["too_different"]:
+    if lines is not None and result["check"]["too_different"]:
         raise typer.Exit(1)
 
 

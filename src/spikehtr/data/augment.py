@@ -22,7 +22,6 @@ _NAMES = (
     *("affine", "rotate", "shear", "scale", "shift", "stretch", "stretch_by", "elastic", "elastic_by"),
     *("detail", "noise_or_sharpen", "detail_by", "grain", "stroke", "stroke_by", "thicken", "invert"),
 )
-_BENDS = _NAMES.index("detail")  # so many of them decide where a line's columns come to lie
 _WAVES = 3  # plane waves that add up to the elastic field, for each of its two axes
 _DRAWS = len(_NAMES) + 2 * _WAVES * 3  # a wave has a direction, a length and a phase
 _PEN = 21  # pixels, wider than any stroke
@@ -60,15 +59,13 @@ def augment(
     generator: torch.Generator | None = None,
     min_widths: Tensor | None = None,
     max_width: int | None = None,
-    twins: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Changed copies of a batch: images [B, C, H, W] in [0, 1], widths [B] -> images [B, C, H, W'], widths [B].
 
     W' is `augmented_columns`, and what lies right of a line is white. No line becomes narrower than `min_widths` [B],
     the width its transcript needs; one that already is narrower is not shrunk further. None becomes wider than
-    `max_width`, the widest that is ever read. With every operation off the input itself comes back. With `twins`
-    lines 2i and 2i + 1 are bent alike, so that their columns stay the same, and differ in the rest. The generator may
-    live on the host or on the images' device.
+    `max_width`, the widest that is ever read. With every operation off the input itself comes back. The
+    generator may live on the host or on the images' device.
     """
     geometry = _warps(config)
     detail = config.probability > 0 and any((config.noise, config.sharpen))
@@ -78,9 +75,6 @@ def augment(
     device = images.device
     numbers = torch.rand(len(images), _DRAWS, generator=generator, device=generator.device if generator else device)
     numbers = numbers.to(device, non_blocking=True)
-    if twins:
-        alike, rest = numbers[::2].repeat_interleave(2, 0), slice(_BENDS, len(_NAMES))
-        numbers = torch.cat((alike[:, :_BENDS], numbers[:, rest], alike[:, rest.stop :]), 1)
     draws = {name: numbers[:, i, None, None, None] for i, name in enumerate(_NAMES)}  # [B, 1, 1, 1] each
     widths = widths.to(device, non_blocking=True)
     mixed = torch.amp.is_autocast_available(device.type)  # where there is mixed precision, it stays out of this

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spikehtr import kernels
+from spikehtr import ops
 from spikehtr.assets import SAMPLE_LINE
 from spikehtr.data.geometry import fit_line
 from spikehtr.data.images import load_line
@@ -34,7 +34,7 @@ from spikehtr.model.network import Network, Output
 from spikehtr.model.recognizer import SpikeHTR
 
 
-def unusable(net: Network, half: bool = False) -> str | None:
+def unsupported_reason(net: Network, half: bool = False) -> str | None:
     """Why the engine cannot read with a network here, in bf16 if `half`; None where it can."""
     config = net.config
     if not isinstance(net, SpikeHTR):
@@ -45,10 +45,8 @@ def unusable(net: Network, half: bool = False) -> str | None:
         return f"model.entry is {config.entry}"
     if any(p.dtype != torch.float32 or p.device.type != "cpu" for p in net.parameters()):
         return "the network is not in fp32 on the CPU"
-    if not kernels.unwatched(net):
-        return "somebody watches the network's modules"
-    if os.environ.get("SPIKEHTR_KERNELS") == "reference":
-        return "SPIKEHTR_KERNELS=reference asks for the reference"
+    if ops.reference_asked():
+        return "the reference is asked for (SPIKEHTR_KERNELS=reference, or `with ops.reference()`)"
     try:
         found = library()
     except SpikeHTRError as error:
@@ -88,7 +86,7 @@ class Engine:
     def __init__(self, net: Network, precision: str = "fp32", events: str = "auto", threads: int | None = None) -> None:
         if precision not in ("fp32", "bf16"):
             raise SpikeHTRError(f"precision must be fp32 or bf16, not {precision!r}")
-        reason = unusable(net, precision == "bf16")
+        reason = unsupported_reason(net, precision == "bf16")
         if reason is not None:
             raise SpikeHTRError(f"the CPU engine cannot take this network: {reason}")
         assert isinstance(net, SpikeHTR)
@@ -190,13 +188,30 @@ class Engine:
     def read(self, gray: Floats) -> tuple[Tensor, Tensor, int]:
         """One line [H, w] -> logits [l, V], spans [l, 2], and its tokens before reduction."""
         run = self._products()
-        tokens = self._positions(run, self.encoder(run, np.ascontiguousarray(gray, np.float32)))
+        tokens = self.encode(run, gray)
         before = tokens.width
-        x, spans = self._reduce(run, tokens)
+        x, spans = self.reduce(run, tokens)
+        return torch.from_numpy(self.decode(run, x).copy()), spans, before
+
+    def encode(self, run: Products, gray: Floats) -> Map:
+        """`SpikeHTR.encode` of one line: [H, w] -> tokens [T, 1, L0, d]"""
+        return self._positions(run, self.encoder(run, np.ascontiguousarray(gray, np.float32)))
+
+    def reduce(self, run: Products, z: Map) -> tuple[Map, Tensor]:
+        """`SpikeHTR.reduce` of one line: tokens [T, 1, l, d], spans [l, 2]"""
+        assert z.dense is not None
+        tokens = z.dense.reshape(z.steps, z.width, z.channels)
+        reduced, spans = reduce_line(tokens, self._classify(run, z, self.fuse_pre), self.net.config.reducer)
+        x = run.map("x1", (z.steps, 1, len(spans), z.channels))
+        assert x.dense is not None
+        x.dense.reshape(reduced.shape)[:] = reduced
+        return x, torch.from_numpy(spans)
+
+    def decode(self, run: Products, x: Map) -> Floats:
+        """`SpikeHTR.decode` of one line, without its auxiliary logits: [l, V]"""
         for block in self.blocks:
             block(run, x)
-        logits = self._classify(run, x, self.fuse_post)
-        return torch.from_numpy(logits.copy()), spans, before
+        return self._classify(run, x, self.fuse_post)
 
     def _positions(self, run: Products, z: Map) -> Map:
         """Z + P_abs + CPE(Z)."""
@@ -226,12 +241,3 @@ class Engine:
         out, _ = run.product(self.head, normed, "logits")
         assert out.dense is not None
         return out.dense.reshape(x.width, -1)
-
-    def _reduce(self, run: Products, z: Map) -> tuple[Map, Tensor]:
-        assert z.dense is not None
-        tokens = z.dense.reshape(z.steps, z.width, z.channels)
-        reduced, spans = reduce_line(tokens, self._classify(run, z, self.fuse_pre), self.net.config.reducer)
-        x = run.map("x1", (z.steps, 1, len(spans), z.channels))
-        assert x.dense is not None
-        x.dense.reshape(reduced.shape)[:] = reduced
-        return x, torch.from_numpy(spans)

@@ -51,7 +51,7 @@ def predict(
     was_training = net.training
     net.eval()
     device = next(net.parameters()).device
-    reader = reader or make_reader(net, "fp32", graphs="none")
+    reader = reader or make_reader(net, "fp32", recorded=False)
     found: dict[int, Prediction] = {}
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
     for batch in load_batches(lines, plan, workers):

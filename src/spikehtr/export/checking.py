@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spikehtr.data.batching import Lines, to_batch
 from spikehtr.data.compiling import open_lines
@@ -30,6 +30,7 @@ from spikehtr.evaluation.tables import interval_note, percent
 from spikehtr.inference import Exact, PlainReader, Reader
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.network import Network
+from spikehtr.model.watching import watch
 from spikehtr.recognizer import Recognizer
 
 _ALONE = 12  # lines that are timed one by one
@@ -121,15 +122,17 @@ def compare_spikes(
 
     simulation, net = Simulation(path), copy.deepcopy(model.net).double()
     fired: dict[str, Tensor] = {}
-    for name, module in net.named_modules():
-        if isinstance(module, MultiStepLIF):
-            module.register_forward_hook(lambda _, __, out, name=name: fired.__setitem__(name, out[:, 0]))
+
+    def hear(name: str, _: nn.Module, __: Tensor, spikes: Tensor) -> None:
+        fired[name] = spikes[:, 0]
+
     counts, differing = Counter[str](), Counter[str]()
     for index in range(len(lines)):
         pixels = lines[index].pixels
         image = torch.from_numpy(pixels[:, : len(pixels[0]) // net.stride * net.stride].copy())[None].double() / 255
         logits, spikes = simulation(image)
-        out = net(image[None])
+        with watch(net, hear, MultiStepLIF):
+            out = net(image[None])
         for name, theirs in spikes.items():
             same = theirs.shape == fired[name].shape
             wrong = int((theirs != fired[name]).sum()) if same else fired[name].numel()

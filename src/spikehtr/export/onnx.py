@@ -1,10 +1,9 @@
-"""ONNX: the network, reducer included, as one graph for onnxruntime; in fp32, in fp64 or with int8 weights."""
+"""ONNX: the network, reducer included, as one graph for onnxruntime; in fp32 or fp64."""
 
 from __future__ import annotations
 
 import copy
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +20,7 @@ from spikehtr.files import whole_file
 from spikehtr.recognizer import Recognizer
 from spikehtr.weights import Loaded
 
-Kind = Literal["fp32", "fp64", "int8"]
+Kind = Literal["fp32", "fp64"]
 _AXES = {"images": ("batch", None, None, "width"), "widths": ("batch",)} | {
     "logits": ("batch", "frames", None),
     "lengths": ("batch",),
@@ -41,11 +40,9 @@ def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: 
     _tidy(model)
     if kind == "fp64":
         double.narrow(model)
-    onnx.helper.set_model_props(model, describe(loaded, channels, "fp32" if kind == "int8" else kind))
+    onnx.helper.set_model_props(model, describe(loaded, channels, kind))
     with whole_file(path) as temporary:
         onnx.save(model, temporary, format="protobuf")
-        if kind == "int8":
-            quantise(temporary, temporary)
 
 
 def translate(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
@@ -87,25 +84,6 @@ def read(path: str | os.PathLike[str]) -> Recognizer:
         return logits, lengths, spans
 
     return recognizer(header, run)
-
-
-def quantise(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """A file of `save` with its linear maps in int8: weights for good, a scale for each output; what they read, anew
-    each time, one scale for all.
-
-    Convolutions stay as they are: they hold few of the weights, and onnxruntime's integer ones are slower.
-    """
-    onnx, tools = need("onnx", "onnxruntime.quantization")
-    model = onnx.load(source)
-    header = {entry.key: entry.value for entry in model.metadata_props} | {"precision": "int8"}
-    with quiet(), tempfile.TemporaryDirectory() as folder:
-        small = Path(folder) / "int8.onnx"
-        kinds = ["MatMul", "Gemm"]
-        tools.quantize_dynamic(model, small, kinds, per_channel=True, weight_type=tools.QuantType.QInt8)
-        model = onnx.load(small)
-    onnx.helper.set_model_props(model, header)
-    with whole_file(target) as temporary:
-        onnx.save(model, temporary, format="protobuf")
 
 
 def _tidy(model: Any) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.config import Config, ModelConfig
+from spikehtr.config_retired import config_of_file
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.masking import shrink
 from spikehtr.model.network import Network, Output
@@ -29,7 +30,7 @@ class Header(NamedTuple):
     config: Config
     charset: Charset
     channels: int  # of the images that the graph takes
-    precision: str  # fp32, fp64 or int8
+    precision: str  # fp32 or fp64
     temperature: float = 1.0  # of its confidences
 
 
@@ -51,50 +52,35 @@ def parse(header: Mapping[str, str], path: str | os.PathLike[str]) -> Header:
     if header.get("format") != FORMAT:
         found = header.get("format", "no format note")
         raise SpikeHTRError(f"{path}: not exported by spikehtr in format {FORMAT} (found {found})")
-    config = Config.from_dict(json.loads(header["config"]), str(path))
+    if header["precision"] not in ("fp32", "fp64"):
+        raise SpikeHTRError(
+            f"{path}: in {header['precision']}, which this version does not read: export the model again"
+        )
+    config = config_of_file(json.loads(header["config"]), str(path))
     charset = Charset(tuple(json.loads(header["charset"])))
     temperature = float(json.loads(header["notes"]).get("temperature", 1.0))
     return Header(config, charset, int(header["channels"]), header["precision"], temperature)
 
 
 class GraphNetwork(Network):
-    """A Network whose forward pass is a graph's.
-
-    `alone`: lines are read one by one, each at its own width. An int8 graph scales its activations by the largest
-    value of the batch, so only thus a line's result is its own.
-    """
+    """A Network whose forward pass is a graph's."""
 
     per_label = ()
 
-    def __init__(self, config: ModelConfig, vocab_size: int, run: Run, alone: bool = False) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, run: Run) -> None:
         super().__init__(config, vocab_size)
-        self.run, self.alone = run, alone
+        self.run = run
         self.place = nn.Parameter(torch.empty(0), requires_grad=False)  # readers ask a network's weights where it is
 
     def forward(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> Output:
         images, widths = self.prepare(images, widths)
         whole = shrink(widths, self.stride)  # [B], tokens of each line
-        if self.alone:
-            rows = zip(images.split(1), widths.split(1), whole.tolist(), strict=True)
-            parts = [self.run(image[..., : tokens * self.stride], width) for image, width, tokens in rows]
-            logits, lengths, spans = (_join(values) for values in zip(*parts, strict=True))
-        else:
-            logits, lengths, spans = self.run(images, widths)
+        logits, lengths, spans = self.run(images, widths)
         return Output(logits, lengths, None, spans, lengths / whole)
-
-
-def _join(rows: Sequence[Tensor]) -> Tensor:
-    """[1, L_b, ...] each -> [B, L, ...], with zeros behind the shorter ones; [1] each -> [B]."""
-    if rows[0].dim() == 1:
-        return torch.cat(list(rows))
-    joined = rows[0].new_zeros(len(rows), max(row.shape[1] for row in rows), *rows[0].shape[2:])
-    for place, row in zip(joined, rows, strict=True):
-        place[: row.shape[1]] = row[0]
-    return joined
 
 
 def recognizer(header: Header, run: Run) -> Recognizer:
     """Reads lines with a graph as `Recognizer` does with a network."""
     model = header.config.model.model_copy(update={"in_channels": header.channels})
-    net = GraphNetwork(model, len(header.charset), run, alone=header.precision == "int8")
+    net = GraphNetwork(model, len(header.charset), run)
     return Recognizer(net, header.config, header.charset, header.temperature, precision=header.precision)

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from spikehtr import ops
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.export.recurrent import Way, with_graph_lstms
 from spikehtr.model.network import Network
@@ -45,9 +46,7 @@ class Frames(nn.Module):
         net = self.net
         if not isinstance(net, SpikeHTR):
             return self._baseline(images, widths)
-        images, widths = net.prepare(images, widths)
-        z, lengths = net.encoder(images, widths)  # [T, B, L0, d], [B]
-        z = net.positions(z, lengths)
+        z, lengths = net.encode(images, widths)  # [T, B, L0, d], [B]
         reduction = net.reduce(z, lengths)
         longest: int = reduction.lengths.max().item()  # type: ignore[assignment]  # int() would end the tracing
         torch._check(longest >= 1)  # what tracing cannot know of a number from data
@@ -87,7 +86,7 @@ def trace(net: Network, channels: int = 1, lstms: Way = "loop") -> ExportedProgr
 def capture(module: nn.Module, inputs: tuple[Tensor, ...], shapes: tuple[dict[int, Any], ...]) -> ExportedProgram:
     """A module as a program, its inputs of the named sizes where `shapes` names them."""
     # The tracer's cache of operations costs more than it saves where sizes are symbols.
-    with quiet(), torch.no_grad(), dynamo.patch(fake_tensor_cache_enabled=False):
+    with quiet(), ops.reference(), torch.no_grad(), dynamo.patch(fake_tensor_cache_enabled=False):
         program = torch.export.export(module, inputs, dynamic_shapes=shapes)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of this machine, which a file should not tell

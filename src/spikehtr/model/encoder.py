@@ -8,38 +8,29 @@ own edge, so every module that ends a chain of pointwise operations multiplies b
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spikehtr import kernels
+from spikehtr import ops
 from spikehtr.config import ModelConfig
 from spikehtr.model.entry import Entry
 from spikehtr.model.lif import make_neuron
-from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, column_mask, ramp, shrink, wide
+from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, ramp, shrink
+
+NO_NEURON, SILU = ops.Neuron(ops.NONE), ops.Neuron(ops.SILU)
 
 
 class Conv2d(nn.Conv2d):
-    """nn.Conv2d; pointwise ones, and those of an image's few channels, as a matrix product.
-
-    Same weights, same result but for rounding. A library's convolution may sum in another order at another width,
-    and the last digit decides spikes at the threshold; a matrix product on the CPU does not.
-    """
+    """nn.Conv2d, padded by half its kernel, by `ops.conv2d`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if kernels.fast(x):
-            from spikehtr.kernels.network import conv2d
+        return ops.conv2d(x, self.weight, self.bias, self.stride, self.groups)
 
-            return conv2d(self, x)
-        pointwise = self.kernel_size == (1, 1)
-        if self.groups > 1 or not ((pointwise and self.stride == (1, 1)) or self.in_channels <= 3):
-            return super().forward(x)
-        (high, wide), (down, right) = self.kernel_size, self.stride
-        around = (high // 2, wide // 2)
-        columns = (
-            x.flatten(2) if pointwise else F.unfold(x, (high, wide), 1, around, (down, right))
-        )  # [N, cin*k*k, H*W]
-        y = torch.matmul(self.weight.flatten(1), columns).unflatten(2, (-(-x.shape[2] // down), -1))
-        return y if self.bias is None else y + self.bias[:, None, None].to(y.dtype)
+
+class DepthwiseConv2d(nn.Conv2d):
+    """A depthwise convolution of maps [T, B, C, H, W], what a norm can use of its sums, and the maps again."""
+
+    def forward(self, x: Tensor, widths: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:  # type: ignore[override]
+        return ops.depthwise(x, self.weight, widths)
 
 
 class SpikingConv2d(nn.Module):
@@ -71,41 +62,53 @@ class SpikingConv2d(nn.Module):
         groups_of_norm = config.encoder.norm_groups
         self.first = config.encoder.spikes_first
         self.drive = MaskedGroupNorm(cin, groups_of_norm) if self.first and after is None else None
-        self.conv = Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
+        kind = DepthwiseConv2d if groups > 1 and not self.first else Conv2d
+        self.conv = kind(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
         self.norm = MaskedGroupNorm(cout, groups_of_norm)
         drive = (self.drive or after) if self.first else self.norm
         fires = not bypass or self.first or config.encoder.neurons == "all"
-        self.neuron = make_neuron(config, drive, burst, start_bias) if fires else nn.Identity()
+        self.neuron = make_neuron(config, drive, burst, start_bias, fires)
         wanted = bypass and config.encoder.shortcuts
         self.alpha = nn.Parameter(torch.tensor(config.encoder.bypass_init)) if wanted else None
 
-    def forward(self, x: Tensor, widths: Tensor, read: Tensor | None = None) -> Tensor:
-        """x [T, B, cin, H, W], widths [B] of the output, `read` [B] of x where it is wider -> [T, B, cout, H', W']."""
-        if not self.first and kernels.fast(x) and kernels.unwatched(self.norm, self.neuron):
-            from spikehtr.kernels.network import spiking_conv
+    def forward(
+        self,
+        x: Tensor,
+        widths: Tensor,
+        read: Tensor | None = None,
+        residual: Tensor | None = None,
+        gain: Tensor | None = None,
+    ) -> Tensor:
+        """x [T, B, cin, H, W], widths [B] of the output, `read` [B] of x where it is wider -> [T, B, cout, H', W'].
 
-            return spiking_conv(self, x, widths)
+        With `residual` of that shape: residual + gain_b * Y.
+        """
         if self.first:
-            fired = self._fire(x, widths if read is None else read)
-            h = self.conv(fired.flatten(0, 1)).unflatten(0, x.shape[:2])  # [T, B, cout, H', W']
-            return self.norm(h, widths) * column_mask(widths, h.shape[-1])
+            x = self._fire(x, widths if read is None else read)
         h = self.conv(x.flatten(0, 1)).unflatten(0, x.shape[:2])  # [T, B, cout, H', W']
-        h = self.norm(h, widths)
-        y = self.neuron(h)
-        if self.alpha is not None:
-            y = y + self.alpha * h
-        return y * column_mask(widths, y.shape[-1])
+        return self.finish(h, widths, residual, gain)
+
+    def finish(
+        self,
+        h: Tensor,
+        widths: Tensor,
+        residual: Tensor | None = None,
+        gain: Tensor | None = None,
+        sums: Tensor | None = None,
+    ) -> Tensor:
+        """What follows the convolution; 0 at padded columns."""
+        norm, neuron = self.norm, NO_NEURON if self.first else self.neuron.numbers
+        return ops.norm_neuron(
+            h, widths, norm.weight, norm.bias, norm.numbers, neuron, self.alpha, residual, gain, sums
+        )
 
     def _fire(self, x: Tensor, widths: Tensor) -> Tensor:
         """What `spikes_first` has before the convolution: same shape, 0 at padded columns (but for PW2's, which reads
         each column by itself)."""
         if self.drive is None:
             return self.neuron(x)
-        if kernels.fast(x) and kernels.unwatched(self.drive, self.neuron):
-            from spikehtr.kernels.network import group_norm
-
-            return group_norm(self.drive, x, widths, self.neuron)
-        return self.neuron(self.drive(x, widths)) * column_mask(widths, x.shape[-1])
+        norm = self.drive
+        return ops.norm_neuron(x, widths, norm.weight, norm.bias, norm.numbers, self.neuron.numbers)
 
 
 class ConvMix2d(nn.Module):
@@ -131,13 +134,17 @@ class ConvMix2d(nn.Module):
         self.drop_path = SharedDropout(drop_path, per="line")
 
     def forward(self, x: Tensor, widths: Tensor) -> Tensor:
-        if self.norm is not None and kernels.fast(x) and kernels.unwatched(self):
-            from spikehtr.kernels.network import conv_mix
-
-            return conv_mix(self, x, widths)
-        x = x + self.drop_path(self.dw(x, widths))
-        y = self.pw1(x if self.norm is None else self.norm(x, widths), widths)
-        return x + self.drop_path(self.pw2(self.dropout(y), widths))
+        """[T, B, C, H, W], [B] -> same shape. Where x goes two ways it is handed through the operator that reads it, so
+        that its two gradients meet there."""
+        if self.norm is None:
+            x = x + self.drop_path(self.dw(x, widths))
+            return x + self.drop_path(self.pw2(self.dropout(self.pw1(x, widths)), widths))
+        h, sums, x = self.dw.conv(x, widths)
+        x = self.dw.finish(h, widths, x, self.drop_path.gain(x), sums)
+        norm = self.norm
+        y, x = ops.group_norm_fork(x, widths, norm.weight, norm.bias, norm.numbers)
+        y = self.dropout(self.pw1(y, widths))
+        return self.pw2(y, widths, residual=x, gain=self.drop_path.gain(x))
 
 
 class Stage(nn.Module):
@@ -175,28 +182,10 @@ class DownMix(nn.Module):
         """How much of the maximum is taken."""
         return float(self.mode == "max") if self.rho_logit is None else torch.sigmoid(self.rho_logit)
 
-    def forward(self, z: Tensor, widths: Tensor) -> Tensor:
-        """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/sh, W/sw]; a pool counts valid columns only."""
-        if self.stride == (1, 1):
-            return z
-        if kernels.fast(z):
-            from spikehtr.kernels import downmix
-
-            return downmix.downmix(z, widths, self.rho, stride=self.stride)
-        inside = column_mask(widths, z.shape[-1]).expand(z.shape[1], 1, *z.shape[-2:])  # [B, 1, H, W]
-        flat = z.flatten(0, 1)
-        total = F.avg_pool2d((z * inside).flatten(0, 1), self.stride)
-        share = F.avg_pool2d(inside.to(z.dtype), self.stride)  # [B, 1, H/sh, W/sw]: part of the pool that is valid
-        average = total.unflatten(0, z.shape[:2]) / share.clamp(min=1 / self.stride[1])
-        if self.mode == "avg":
-            return average
-        lowest = torch.finfo(z.dtype).min
-        masked = flat.masked_fill(~inside.repeat(z.shape[0], 1, 1, 1), lowest)
-        largest = F.max_pool2d(masked, self.stride).unflatten(0, z.shape[:2])
-        largest = largest.masked_fill(share == 0, 0.0)
-        if self.rho_logit is None:
-            return largest
-        return average + self.rho * (largest - average)
+    def forward(self, z: Tensor, widths: Tensor, base: Tensor | None = None, gate: Tensor | None = None) -> Tensor:
+        """z [T, B, C, H, W], widths [B] of the input -> [T, B, C, H/sh, W/sw]; with `base` and `gate` of that shape:
+        base + sigmoid(gate) * that."""
+        return ops.downmix(z, widths, self.rho, self.stride, base, gate)
 
 
 class DualResolutionFusion(nn.Module):
@@ -216,13 +205,7 @@ class DualResolutionFusion(nn.Module):
         steps = f2.shape[:2]
         detail = self.proj(self.norm_detail(f2, widths2).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/2, W/2]
         gate = self.gate(self.norm_gate(f3, widths3).flatten(0, 1)).unflatten(0, steps)  # [T, B, d, H/4, W/4]
-        if kernels.fast(detail) and kernels.unwatched(self.down):
-            from spikehtr.kernels import downmix
-
-            # The lines below, in the same pass.
-            return downmix.downmix(detail, widths2, self.down.rho, f3, gate, self.down.stride)
-        detail = self.down(detail, widths2)  # [T, B, d, H/4, W/4]
-        return f3 + torch.sigmoid(gate) * detail * column_mask(widths3, f3.shape[-1])
+        return self.down(detail, widths2, f3, gate)
 
 
 class HeightPool(nn.Module):
@@ -235,14 +218,8 @@ class HeightPool(nn.Module):
 
     def forward(self, f: Tensor) -> Tensor:
         """[T, B, d, H', W'] -> [T, B, W', d]; each column by itself."""
-        if kernels.fast(f):
-            from spikehtr.kernels import heightpool
-
-            attended, largest = heightpool.height_pool(f, self.score(f.movedim(2, 4)).squeeze(-1))
-        else:
-            f = f.permute(0, 1, 4, 3, 2)  # [T, B, W', H', d]
-            omega = wide(self.score(f)).softmax(dim=3)  # [T, B, W', H', 1]
-            attended, largest = (omega * f).sum(dim=3), f.amax(dim=3)  # [T, B, W', d]
+        f = ops.pixels(f)  # channels last
+        attended, largest = ops.height_pool(f, self.score(f))  # [T, B, W', d]
         r = torch.sigmoid(self.nudge(attended))
         return attended + r * (largest - attended)
 
@@ -262,12 +239,8 @@ class Stem(nn.Module):
 
     def forward(self, images: Tensor, widths: Tensor) -> Tensor:
         """images [B, C, H, W], widths [B] of the output -> [B, c1, H/sh, W/sw]"""
-        x = self.conv(images)
-        if kernels.fast(x):
-            from spikehtr.kernels.network import group_norm
-
-            return group_norm(self.norm, x[None], widths, nn.SiLU()).squeeze(0)
-        return F.silu(self.norm(x[None], widths)[0]) * column_mask(widths, x.shape[-1])
+        x, norm = self.conv(images)[None], self.norm
+        return ops.norm_neuron(x, widths, norm.weight, norm.bias, norm.numbers, SILU).squeeze(0)
 
 
 class Encoder(nn.Module):

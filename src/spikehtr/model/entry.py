@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spikehtr import kernels
+from spikehtr import ops
 from spikehtr.config import ModelConfig
 from spikehtr.model.inkcoder import InkCoder, to_gray
 from spikehtr.model.masking import column_mask
@@ -87,8 +87,4 @@ class Entry(nn.Module):
         """features S [B, c1, H, W] on the stem's grid, images and widths in pixels -> X_t [T, B, c1, H, W]."""
         gates = pool_gates(self.gates(images, widths), widths, self.stride)  # [T, B, 1, H, W] of the stem's grid
         gain = self.beta + (1 - self.beta) * gates
-        if kernels.fast(features):
-            from spikehtr.kernels.inject_op import inject
-
-            return inject(features, gain, features.dtype)
-        return features * gain
+        return ops.inject(features, gain)

@@ -14,39 +14,32 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from spikehtr import kernels
+from spikehtr import ops
 from spikehtr.config import ModelConfig
-from spikehtr.model.lif import make_neuron, spike
-from spikehtr.model.masking import SharedDropout, TokenNorm, ramp, wide
+from spikehtr.model.lif import Nonlinearity, make_neuron, numbers_of
+from spikehtr.model.masking import SharedDropout, TokenNorm, ramp
 
 
-def norm_and_fire(norm: TokenNorm, neuron: nn.Module, x: Tensor) -> Tensor:
+class Linear(nn.Linear):
+    """nn.Linear by `ops.linear`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.linear(x, self.weight, self.bias)
+
+
+class TokenConv(nn.Conv1d):
+    """A depthwise convolution over a line's own tokens: x [T, B, L, d], mask [B, L] -> [T, B, L, d]"""
+
+    def __init__(self, dim: int, kernel: int, bias: bool = True) -> None:
+        super().__init__(dim, dim, kernel, padding=kernel // 2, groups=dim, bias=bias)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
+        return ops.along_tokens(x, mask, self.weight, self.bias)
+
+
+def norm_and_fire(norm: TokenNorm, neuron: Nonlinearity, x: Tensor) -> Tensor:
     """[T, B, L, d] -> same shape; the drive between the two is never rounded."""
-    if kernels.fast(x) and kernels.unwatched(norm, neuron):
-        from spikehtr.kernels.network import token_norm
-
-        return token_norm(norm, x, neuron)
-    return neuron(norm(x))
-
-
-def along_tokens(conv: nn.Conv1d, x: Tensor, mask: Tensor) -> Tensor:
-    """A convolution over a line's own tokens: x [T, B, L, d], mask [B, L] -> [T, B, L, d']."""
-    if kernels.fast(x) and kernels.unwatched(conv):
-        from spikehtr.kernels.network import along_tokens as fast
-
-        return fast(conv, x, mask.sum(1))
-    near = conv((x * mask[:, :, None]).flatten(0, 1).transpose(1, 2))  # [T*B, d', L]
-    return near.transpose(1, 2).unflatten(0, x.shape[:2])
-
-
-def project(linear: nn.Linear, x: Tensor) -> Tensor:
-    """A linear map with a bias: [..., din] -> [..., dout]."""
-    if kernels.fast(x) and kernels.unwatched(linear):
-        from spikehtr.kernels.network import linear as fast
-
-        return fast(x, linear.weight, linear.bias)
-    y: Tensor = linear(x)
-    return y
+    return ops.token_norm_neuron(x, norm.weight, norm.bias, norm.numbers, neuron.numbers)
 
 
 class SpikingLinear(nn.Module):
@@ -57,25 +50,24 @@ class SpikingLinear(nn.Module):
         c = config.mixer
         self.linear = nn.Linear(din, dout, bias=False)
         self.norm = TokenNorm(dout)
-        fires = not last or c.neurons == "all"
-        self.neuron = make_neuron(config, self.norm, c.burst, c.start_bias) if fires else nn.Identity()
+        self.neuron = make_neuron(config, self.norm, c.burst, c.start_bias, fires=not last or c.neurons == "all")
 
     def forward(self, x: Tensor) -> Tensor:
         return norm_and_fire(self.norm, self.neuron, self.linear(x))
 
 
 class MatchedMean(nn.Module):
-    """y_i = q_i (sum_j k_j v_j^T) / (1 + |q_i . sum_j k_j|), head by head; q, k, v [T, B, L, h, d/h] -> same shape.
+    """Linear attention's `ops.matched_mean`: spikes q, k, v side by side [T, B, L, 3 d], mask [B, L] -> [T, B, L, d]
 
-    The denominator counts the spikes that q_i shares with all keys, so y is close to a mean of the matched values.
+    Its denominator counts the spikes that q_i shares with all keys, so y is close to a mean of the matched values.
     """
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        with torch.autocast(q.device.type, enabled=False):
-            context = torch.einsum("tblhi,tblhj->tbhij", k, v)  # [T, B, h, d/h, d/h]
-            matched = torch.einsum("tblhi,tbhij->tblhj", q, context)  # [T, B, L, h, d/h]
-            total = torch.einsum("tblhi,tbhi->tblh", q, k.sum(2))  # [T, B, L, h]
-        return matched / (1 + total.abs())[..., None]
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, qkv: Tensor, mask: Tensor) -> Tensor:
+        return ops.matched_mean(qkv, mask, self.heads)
 
 
 class Branch(nn.Module, ABC):
@@ -104,18 +96,12 @@ class LinearAttention(Branch):
         self.heads = config.mixer.heads
         self.norm = TokenNorm(config.dim)
         self.qkv = SpikingLinear(config, config.dim, 3 * config.dim)
-        self.mean = MatchedMean()
+        self.mean = MatchedMean(self.heads)
         self.out = SpikingLinear(config, config.dim, config.dim, last=True)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        qkv = self.qkv(self.norm(x))  # [T, B, L, 3 d]
-        if kernels.fast(qkv) and kernels.unwatched(self.mean):
-            from spikehtr.kernels.network import attend
-
-            return self.out.linear(attend(qkv, mask, self.heads))
-        q, k, v = wide(qkv).unflatten(-1, (3, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
-        y = self.mean(q, k * mask[:, :, None, None], v)
-        return self.out.linear(y.flatten(3))
+        y: Tensor = self.out.linear(self.mean(self.qkv(self.norm(x)), mask))
+        return y
 
 
 class QKMix(Branch):
@@ -126,23 +112,18 @@ class QKMix(Branch):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.heads, self.spiking, self.lif = config.mixer.heads, config.neuron == "lif", config.lif
+        self.heads = config.mixer.heads
+        self.numbers = numbers_of(config.lif) if config.neuron == "lif" else ops.Neuron(ops.GELU)  # of a token's gate
         self.norm = TokenNorm(config.dim)
         self.qk = SpikingLinear(config, config.dim, 2 * config.dim)
-        self.gate = nn.Linear(config.dim, config.dim)
+        self.gate = Linear(config.dim, config.dim)
         self.out = SpikingLinear(config, config.dim, config.dim, last=True)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm(x)
-        qk, scale = self.qk(x), torch.sigmoid(project(self.gate, x))  # [T, B, L, 2 d], [T, B, L, d]
-        if kernels.fast(qk):
-            from spikehtr.kernels.network import pass_keys
-
-            return self.out.linear(pass_keys(qk, self.heads, self.lif if self.spiking else None)) * scale
-        q, k = wide(qk).unflatten(-1, (2, self.heads, -1)).unbind(3)  # [T, B, L, h, d/h]
-        excess = q.sum(-1, keepdim=True) - 0.5  # [T, B, L, h, 1]
-        a = spike(excess, self.lif.surrogate, self.lif.surrogate_alpha) if self.spiking else torch.sigmoid(excess)
-        return self.out.linear((a * k).flatten(3)) * scale  # [T, B, L, d]
+        qk, scale = self.qk(x), torch.sigmoid(self.gate(x))  # [T, B, L, 2 d], [T, B, L, d]
+        y: Tensor = self.out.linear(ops.pass_keys(qk, self.heads, self.numbers)) * scale
+        return y
 
 
 class LargeKernel(Branch):
@@ -154,18 +135,17 @@ class LargeKernel(Branch):
         c = config.mixer
         wide = round(c.lk_expansion * config.dim)
         self.norm = TokenNorm(config.dim)
-        self.inp = nn.Linear(config.dim, 3 * wide)
-        self.dw = nn.Conv1d(wide, wide, c.lk_kernel, padding=c.lk_kernel // 2, groups=wide, bias=False)
+        self.inp = Linear(config.dim, 3 * wide)
+        self.dw = TokenConv(wide, c.lk_kernel, bias=False)
         self.dw_norm = TokenNorm(wide)
-        fires = c.neurons != "alone"
-        self.dw_neuron = make_neuron(config, self.dw_norm, c.burst, c.start_bias) if fires else nn.Identity()
+        self.dw_neuron = make_neuron(config, self.dw_norm, c.burst, c.start_bias, fires=c.neurons != "alone")
         self.out = SpikingLinear(config, wide, config.dim, last=True)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        u, v, g = project(self.inp, self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
-        near = along_tokens(self.dw, u, mask)  # [T, B, L, e*d]
-        fired = norm_and_fire(self.dw_norm, self.dw_neuron, near)
-        return self.out.linear(v + torch.sigmoid(g) * (fired - v))
+        u, v, g = self.inp(self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
+        fired = norm_and_fire(self.dw_norm, self.dw_neuron, self.dw(u, mask))  # [T, B, L, e*d]
+        y: Tensor = self.out.linear(v + torch.sigmoid(g) * (fired - v))
+        return y
 
 
 class SpikingMLP(Branch):
@@ -183,7 +163,8 @@ class SpikingMLP(Branch):
         return self.fc2
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        return self.fc2.linear(self.fc1(self.norm(x)))
+        y: Tensor = self.fc2.linear(self.fc1(self.norm(x)))
+        return y
 
 
 _OPERATORS: dict[str, Callable[[ModelConfig], Branch]] = {"LA": LinearAttention, "QK": QKMix, "LK": LargeKernel}
@@ -202,11 +183,9 @@ class MixerBlock(nn.Module):
         return self._add(self._add(x, self.operator, mask), self.mlp, mask)
 
     def _add(self, x: Tensor, branch: Branch, mask: Tensor) -> Tensor:
-        if kernels.fast(x) and kernels.unwatched(branch, self.dropout, self.drop_path):
-            from spikehtr.kernels.network import add_spikes
-
-            return add_spikes(x, branch.outlet, branch.drive(x, mask), self.dropout, self.drop_path)
-        return x + self.drop_path(self.dropout(branch(x, mask)))
+        norm, neuron, drive = branch.outlet.norm, branch.outlet.neuron, branch.drive(x, mask)
+        rates = self.dropout.active_rate, self.drop_path.active_rate
+        return ops.add_branch(x, drive, norm.weight, norm.bias, norm.numbers, neuron.numbers, *rates)
 
 
 class Mixer(nn.Module):

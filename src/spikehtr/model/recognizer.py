@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from spikehtr import kernels
+from spikehtr import ops
 from spikehtr.config import ModelConfig
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.encoder import Encoder
-from spikehtr.model.masking import TokenNorm, hide_spans, valid_mask, wide
-from spikehtr.model.mixer import Mixer, along_tokens
+from spikehtr.model.masking import TokenNorm, valid_mask
+from spikehtr.model.mixer import Mixer, TokenConv
 from spikehtr.model.network import Network
 from spikehtr.model.network import Output as Output
 from spikehtr.model.reducer import CTCLengthReducer, Reduction
@@ -27,7 +27,7 @@ class TemporalFusion(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         share = self.logits[: z.shape[0]].softmax(0)
-        return (share.view(-1, *([1] * (z.dim() - 1))) * wide(z)).sum(0)
+        return (share.view(-1, *([1] * (z.dim() - 1))) * ops.at_least_fp32(z)).sum(0)
 
 
 class Positions(nn.Module):
@@ -40,7 +40,7 @@ class Positions(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.empty(size, dim))
         nn.init.trunc_normal_(self.table, std=0.02)
-        self.cpe = nn.Conv1d(dim, dim, kernel, padding=kernel // 2, groups=dim)
+        self.cpe = TokenConv(dim, kernel)
 
     def forward(self, z: Tensor, lengths: Tensor) -> Tensor:
         """[T, B, L0, d], [B] -> [T, B, L0, d]"""
@@ -49,15 +49,8 @@ class Positions(nn.Module):
         steps = (lengths - 1).clamp(min=1).to(self.table.dtype)  # [B]
         shrink = (last / steps).clamp(max=1.0)  # 1 unless the line is longer than the table
         place = (place * shrink[:, None]).clamp(max=last)  # [B, L0]
-        if kernels.fast(z):
-            from spikehtr.kernels.network import interpolate
-
-            absolute = interpolate(self.table, place)
-        else:
-            low = place.floor().long()
-            part = (place - low)[..., None]
-            absolute = self.table[low] * (1 - part) + self.table[(low + 1).clamp(max=last)] * part  # [B, L0, d]
-        return z + absolute + along_tokens(self.cpe, z, valid_mask(lengths, z.shape[2]))
+        absolute = ops.interpolate(self.table, place)  # [B, L0, d]
+        return z + absolute + self.cpe(z, valid_mask(lengths, z.shape[2]))
 
 
 class CTCHead(nn.Module):
@@ -81,9 +74,8 @@ class SpikeHTR(Network):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__(config, vocab_size)
         if config.arch != "spike-htr":
-            raise SpikeHTRError(f"model.arch is {config.arch}: spikehtr.baselines.build(config, vocab_size) makes that")
+            raise SpikeHTRError(f"model.arch is {config.arch}: spikehtr.registry.build(config, vocab_size) makes that")
         self.encoder = Encoder(config)
-        self.mask_token = nn.Parameter(torch.randn(config.dim) * 0.02) if config.span_mask.ratio > 0 else None
         self.positions = Positions(config.positions, config.dim)
         self.fuse_pre = TemporalFusion(config.max_timesteps)
         self.reducer = CTCLengthReducer(config.reducer)
@@ -102,16 +94,16 @@ class SpikeHTR(Network):
 
         `full` keeps L = L0, so that the host need not wait for the longest reduced length.
         """
-        images, widths = self.prepare(images, widths)
-        z, lengths = self.encoder(images, widths)  # [T, B, L0, d], [B]
-        if self.training and self.mask_token is not None:
-            c = self.config.span_mask
-            z = hide_spans(z, lengths, self.mask_token, c.ratio, c.span)
-        z = self.positions(z, lengths)
+        z, lengths = self.encode(images, widths)
         reduction = self.reduce(z, lengths, min_lengths, full)
         logits, aux_logits = self.decode(reduction.tokens, reduction.lengths)
         keep_ratio = reduction.lengths / lengths
         return Output(logits, reduction.lengths, aux_logits, reduction.spans, keep_ratio)
+
+    def encode(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+        """A batch as `forward` takes it -> tokens with their positions [T, B, L0, d], and their lengths [B]."""
+        z, lengths = self.encoder(*self.prepare(images, widths))
+        return self.positions(z, lengths), lengths
 
     def reduce(self, z: Tensor, lengths: Tensor, min_lengths: Tensor | None = None, full: bool = False) -> Reduction:
         """Preview by the shared head, then keep and merge: [T, B, L0, d] -> Reduction [T, B, L, d] (L0, if `full`)."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from spikehtr.config import ReducerConfig
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.masking import valid_mask, wide
+from spikehtr.ops.masks import at_least_fp32, valid_mask
 from spikehtr.text import BLANK
 
 _DELTA = 1e-6
@@ -109,7 +109,7 @@ class CTCLengthReducer(nn.Module):
         c = self.config
         _check(tokens, lengths, preview)
         with nullcontext() if c.preview_gradient else torch.no_grad():
-            pi = wide(preview).softmax(-1)  # [B, L0, V]
+            pi = at_least_fp32(preview).softmax(-1)  # [B, L0, V]
             # 1 - p_blank, as a sum: next to 1 a difference would keep hardly a digit of it. In fp64, or its last digit
             # would hang on the order of summation.
             p_ink = pi[..., BLANK + 1 :].sum(-1, dtype=torch.float64).to(pi.dtype)  # [B, L0]

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spikehtr.baselines import build
 from spikehtr.baselines.common import Baseline, Columns
 from spikehtr.baselines.htr_vt import Attention
 from spikehtr.config import Config
 from spikehtr.profiling.counts import PAPER_RATIO, layer_macs
+from spikehtr.registry import build
 
 
 @dataclass(frozen=True)

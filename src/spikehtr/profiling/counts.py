@@ -23,8 +23,11 @@ from spikehtr.assets import SAMPLE_LINE
 from spikehtr.config import Config, ModelConfig
 from spikehtr.data.geometry import fit_line, paper_level
 from spikehtr.data.images import load_line
-from spikehtr.model.mixer import MatchedMean
+from spikehtr.model.encoder import DepthwiseConv2d
+from spikehtr.model.lif import MultiStepLIF
+from spikehtr.model.mixer import MatchedMean, TokenConv
 from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.watching import watch
 from spikehtr.profiling.names import group, spiking_modules
 
 PAPER_RATIO = 0.68  # r, the reduction the paper counts its arithmetic at
@@ -57,6 +60,22 @@ class LayerCount:
     eligible: bool = True
 
 
+def layer_call(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> tuple[tuple[Tensor, ...], Tensor]:
+    """What a layer multiplies, and its result, as torch's own layers have them: maps [N, C, H, W], tokens [N, d, L];
+    of attention q, k and v [T, B, L, h, d/h]."""
+    if isinstance(module, DepthwiseConv2d):
+        return (inputs[0].flatten(0, 1),), output[0].flatten(0, 1)
+    if isinstance(module, TokenConv):
+        x, mask = inputs
+        own = (x * mask[:, :, None]).flatten(0, 1).transpose(1, 2)
+        return (own,), output.flatten(0, 1).transpose(1, 2)
+    if isinstance(module, MatchedMean):
+        qkv, mask = inputs
+        q, k, v = qkv.unflatten(-1, (3, module.heads, -1)).unbind(3)
+        return (q, k * mask[:, :, None, None], v), output.unflatten(-1, (module.heads, -1))
+    return inputs, output
+
+
 LayerHook = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 
 
@@ -65,7 +84,7 @@ def watched_layers(net: nn.Module, hook: LayerHook) -> Iterator[None]:
     """While open, `hook(name, module, inputs, output)` hears of every call of a layer that does arithmetic."""
 
     def named(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
-        return lambda module, inputs, output: hook(name, module, inputs, output)
+        return lambda module, inputs, output: hook(name, module, *layer_call(module, inputs, output))
 
     kinds = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
     handles = [m.register_forward_hook(named(name)) for name, m in net.named_modules() if isinstance(m, kinds)]
@@ -93,20 +112,14 @@ def counted_layers(net: nn.Module) -> Iterator[dict[str, LayerCount]]:
 @contextmanager
 def counted_neurons(net: SpikeHTR) -> Iterator[Counter[str]]:
     """While open, a forward pass of one line adds the neurons it meets to the yielded table, by group."""
+    names: dict[nn.Module, str] = {module: name for name, module in spiking_modules(net).items()}
     table = Counter[str]()
 
-    def watch(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-        def hook(_: nn.Module, __: Any, fired: Tensor) -> None:
-            table[group(name)] += fired[0].numel()
+    def hear(_: str, module: nn.Module, __: Tensor, fired: Tensor) -> None:
+        table[group(names[module])] += fired[0].numel()
 
-        return hook
-
-    handles = [module.register_forward_hook(watch(name)) for name, module in spiking_modules(net).items()]
-    try:
+    with watch(net, hear, MultiStepLIF):
         yield table
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @dataclass(frozen=True)
@@ -183,8 +196,7 @@ def run(net: SpikeHTR, width: int, ratio: float) -> tuple[list[LayerCount], int,
     canvas[:, : line.shape[1]] = line
     images = torch.from_numpy(canvas.astype(np.float32) / 255)[None, None]
     with counted_layers(net) as table:
-        z, lengths = net.encoder(*net.prepare(images))
-        z = net.positions(z, lengths)
+        z, lengths = net.encode(images)
         net.reduce(z, lengths)
         mixed = max(1, round(ratio * z.shape[2]))
         net.decode(z[:, :, :mixed], torch.tensor([mixed]))

@@ -16,18 +16,18 @@ import torch
 from PIL import Image
 
 from spikehtr.assets import SAMPLE_LINE
-from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.compiling import left_out, tell_once
 from spikehtr.data.formats import read
 from spikehtr.data.images import line_image, load_line
 from spikehtr.data.samples import Report as DataReport
-from spikehtr.engine.engine import Engine, unusable, usable_cores
+from spikehtr.engine.engine import Engine, unsupported_reason, usable_cores
 from spikehtr.engine.native import DENSE, EVENTS, TILES
 from spikehtr.errors import SpikeHTRError
 from spikehtr.inference import PlainReader, Reader
 from spikehtr.model.network import Network
 from spikehtr.recognizer import Recognizer
+from spikehtr.registry import build
 from spikehtr.text import Charset
 
 _CHARACTERS = "".join(map(chr, range(33, 112)))  # with the blank, 80 labels
@@ -119,9 +119,9 @@ def untrained(config: Config) -> tuple[Network, Charset]:
 def ways_of(name: str, net: Network, config: Config, charset: Charset, reference: bool, half: bool) -> list[Way]:
     """Every way there is here to read with a network; the reference, if not asked for, only where there is no other."""
     readers: list[tuple[str, Reader]] = []
-    if unusable(net) is None:
+    if unsupported_reason(net) is None:
         readers = [("engine, dense", Engine(net, events="never")), ("engine", Engine(net))]
-        if half and unusable(net, half=True) is None:
+        if half and unsupported_reason(net, half=True) is None:
             readers += [("engine, bf16", Engine(net, "bf16"))]
     if reference or not readers:
         readers.insert(0, ("PyTorch", PlainReader(net)))
@@ -175,7 +175,7 @@ def estimate(ways: list[Way], images: list[Image.Image], batch_sizes: Sequence[i
 def layer_costs(net: Network, images: list[Image.Image], config: Config, charset: Charset) -> list[LayerCost]:
     """What each layer costs in each way, median over the lines; modes take turns line by line."""
     engines = {DENSE: Engine(net, events="never"), EVENTS: Engine(net, events="always")}
-    if unusable(net, half=True) is None:
+    if unsupported_reason(net, half=True) is None:
         engines[TILES] = Engine(net, "bf16", events="never")
     chosen = {layer.name: _MODES[layer.mode] for layer in Engine(net).layers()}
     times: dict[int, dict[str, list[float]]] = {mode: {} for mode in engines}
@@ -234,7 +234,7 @@ def benchmark(
     layers = {
         name: layer_costs(net, images[:8], config, charset)
         for name, net, config, charset in networks
-        if unusable(net) is None
+        if unsupported_reason(net) is None
     }
     threads = min(usable_cores(), torch.get_num_threads())  # as the engine takes them
     return CPUReport(threads, len(images), ways, layers)

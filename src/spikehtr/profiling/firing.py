@@ -1,4 +1,4 @@
-"""Firing rates and spike shares of every spiking neuron layer, by hooks that leave the network untouched.
+"""Firing rates and spike shares of every spiking neuron layer, while the network reads on the reference operators.
 
     r_m = S_m / (T N_m)        s_m = S_m / sum_j S_j
 
@@ -8,7 +8,7 @@ burst is so many spikes; `active` counts it once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.masking import valid_mask
 from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.watching import watch
 from spikehtr.profiling.extent import Extent
 from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
 
@@ -47,21 +49,15 @@ class Firing:
 
 @contextmanager
 def recorded_firing(net: SpikeHTR, extent: Extent) -> Iterator[dict[str, Firing]]:
-    """While open, every forward pass of `net` adds to the yielded table; closing removes all hooks."""
-    table = {name: Firing(name) for name in spiking_modules(net)}
+    """While open, every forward pass of `net` adds to the yielded table."""
+    names: dict[nn.Module, str] = {module: name for name, module in spiking_modules(net).items()}
+    table = {name: Firing(name) for name in names.values()}
 
-    def watch(row: Firing) -> Callable[[nn.Module, Any, Tensor], None]:
-        def hook(_: nn.Module, __: Any, fired: Tensor) -> None:
-            _add(row, fired, extent)
+    def hear(_: str, module: nn.Module, __: Tensor, fired: Tensor) -> None:
+        _add(table[names[module]], fired, extent)
 
-        return hook
-
-    handles = [m.register_forward_hook(watch(table[name])) for name, m in spiking_modules(net).items()]
-    try:
+    with watch(net, hear, MultiStepLIF):
         yield table
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _add(row: Firing, fired: Tensor, extent: Extent) -> None:

@@ -74,14 +74,14 @@ def _evidence(trace: InkTrace) -> list[tuple[str, torch.Tensor]]:
     last = trace.gates.shape[0]
     maps = [
         ("grey line", trace.gray[0, 0]),
-        ("intensity proxy $I_{int}$", trace.intensity[0, 0]),
-        ("edge magnitude, two scales", trace.edge_magnitude[0, 0]),
-        ("edge proxy $I_{edge}$", trace.edge[0, 0]),
+        ("intensity proxy $I_{int}$", trace.maps.intensity[0, 0]),
+        ("edge magnitude, two scales", trace.maps.edge_magnitude[0, 0]),
+        ("edge proxy $I_{edge}$", trace.maps.edge[0, 0]),
     ]
     for t in sorted({1, last}):
-        maps.append((f"density keep mask, t = {t}", trace.keep[t - 1, 0, 0]))
+        maps.append((f"density keep mask, t = {t}", trace.maps.keep[t - 1, 0, 0]))
     for t in sorted({1, last}):
-        maps.append((f"fused evidence $D_{{{t}}}$", trace.evidence[t - 1, 0, 0]))
+        maps.append((f"fused evidence $D_{{{t}}}$", trace.maps.evidence[t - 1, 0, 0]))
     return maps
 
 

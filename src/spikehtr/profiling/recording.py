@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from spikehtr import ops
 from spikehtr.config import Config
 from spikehtr.data.batching import Lines
 from spikehtr.errors import SpikeHTRError
@@ -17,7 +18,6 @@ from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.profiling.extent import Extent, watched
 from spikehtr.profiling.firing import Firing, recorded_firing
 from spikehtr.profiling.ledger import LayerWork, Ledger, recorded_work
-from spikehtr.profiling.steps import REFERENCE, chosen
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Record:
 
 @contextmanager
 def recording(net: SpikeHTR) -> Iterator[Record]:
-    """Runs on the plain code of `model/`, where every neuron and layer can be seen; results do not change by it."""
+    """Runs on the reference operators, where every neuron can be seen."""
     with (
-        chosen(REFERENCE),
+        ops.reference(),
         watched(net) as extent,
         recorded_firing(net, extent) as firing,
         recorded_work(net, extent) as work,

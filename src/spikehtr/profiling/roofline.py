@@ -43,16 +43,18 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.baselines.htr_vt import Attention
-from spikehtr.model.encoder import DownMix, DualResolutionFusion, HeightPool
+from spikehtr.model.encoder import ConvMix2d, DownMix, DualResolutionFusion, HeightPool
 from spikehtr.model.entry import Entry
-from spikehtr.model.masking import MaskedGroupNorm, SharedDropout, TokenNorm
-from spikehtr.model.mixer import MatchedMean
+from spikehtr.model.masking import MaskedGroupNorm, TokenNorm
+from spikehtr.model.mixer import MatchedMean, MixerBlock
 from spikehtr.model.network import Network
-from spikehtr.profiling.counts import layer_macs
+from spikehtr.model.watching import watch
+from spikehtr.profiling.counts import layer_call, layer_macs
 from spikehtr.training.muon import matrices_of
 
 _PRODUCTS = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
-_PASSES = (MaskedGroupNorm, TokenNorm, nn.LayerNorm, nn.BatchNorm2d, Entry, DownMix, DualResolutionFusion, HeightPool)
+_NORMS = (MaskedGroupNorm, TokenNorm)
+_PASSES = (nn.LayerNorm, nn.BatchNorm2d, Entry, DownMix, DualResolutionFusion, HeightPool, ConvMix2d, MixerBlock)
 _STATE = 9  # fp32 numbers AdamW and the average move for each parameter: five read, four written; Muon two fewer
 _CHUNK = 8  # lines counted at a time: the reference needs a GiB and more a line
 
@@ -123,6 +125,7 @@ class OpTable:
         self.calls[name] += 1
         if isinstance(module, nn.LSTM):  # tokens, and the last states beside them
             output = output[0]
+        inputs, output = layer_call(module, inputs, output)
         learns = output.requires_grad
         if isinstance(module, nn.BatchNorm2d) and not module.training:
             return
@@ -163,8 +166,8 @@ class OpTable:
 def pass_elements(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> tuple[int, int]:
     """Numbers that a pass without products moves, forward and backward (the table above)."""
     size = inputs[0].numel()
-    if isinstance(module, SharedDropout):
-        return size, size
+    if isinstance(module, ConvMix2d | MixerBlock):  # two residual sums
+        return 2 * size, 2 * size
     if isinstance(module, Entry):
         return output.numel() - size, output.numel() - size
     if isinstance(module, DualResolutionFusion):
@@ -177,17 +180,16 @@ def counted_ops(net: nn.Module, itemsize: int) -> Iterator[OpTable]:
     """While open, every forward pass of `net` adds to the yielded table; closing removes all hooks."""
     table = OpTable(itemsize)
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+    def called(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
         return lambda module, inputs, output: table.see(name, module, inputs, output)
 
     def counts(module: nn.Module) -> bool:
-        if isinstance(module, SharedDropout):  # stands before every residual sum where it drops whole lines
-            return module.per == "line"
-        return isinstance(module, (*_PRODUCTS, *_PASSES, nn.LSTM, Attention))
+        return isinstance(module, (*_PRODUCTS, *_PASSES, nn.LSTM, Attention)) and not isinstance(module, _NORMS)
 
-    handles = [m.register_forward_hook(watch(name)) for name, m in net.named_modules() if counts(m)]
+    handles = [m.register_forward_hook(called(name)) for name, m in net.named_modules() if counts(m)]
     try:
-        yield table
+        with watch(net, lambda name, module, x, y: table.see(name, module, (x,), y), *_NORMS):
+            yield table
     finally:
         for handle in handles:
             handle.remove()
@@ -202,7 +204,7 @@ def step_roofline(
     half: bool,
     muon: bool = False,
 ) -> Roofline:
-    """The operations of a step on this very batch. Call it with the reference kernels chosen: others hide modules.
+    """The operations of a step on this very batch, by the reference operators.
 
     The lines pass through in small groups, since the reference may not fit as a whole; weights are counted once.
     """

@@ -9,25 +9,24 @@ on the host to logits on the device. Lines are synthetic ink, labels random. Eve
 from __future__ import annotations
 
 import gc
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spikehtr import kernels
-from spikehtr.baselines import build
+from spikehtr import ops
 from spikehtr.config import Config
 from spikehtr.data.batching import Batch
-from spikehtr.inference import Graphs, in_half, make_reader
+from spikehtr.inference import in_half, make_reader
 from spikehtr.model.network import Network
+from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.step import Moment, TrainStep, augmented, views
+from spikehtr.training.graphs import make_step
+from spikehtr.training.step import Moment, prepare
 
-SWITCH = "SPIKEHTR_KERNELS"
 REFERENCE, FAST = "reference", "fast"
 _LABELS = 80
 
@@ -41,28 +40,18 @@ class Case:
     train: bool
     batch_size: int
     width: int = 512
-    graphs: Graphs = "one"  # how a pass is recorded, where it is read on a GPU
 
 
-@contextmanager
-def chosen(path: str) -> Iterator[None]:
-    """Run on the reference, or on the fast path as the user's environment asks for it."""
-    before = os.environ.get(SWITCH)
+def chosen(path: str) -> AbstractContextManager[None]:
+    """Run on the reference, or on the fast path, as the user's environment asks for it."""
     if path == REFERENCE:
-        os.environ[SWITCH] = "reference"
-    elif before == "reference":
-        del os.environ[SWITCH]
-    try:
-        yield
-    finally:
-        os.environ.pop(SWITCH, None)
-        if before is not None:
-            os.environ[SWITCH] = before
+        return ops.reference()
+    return ops.using("auto") if ops.reference_asked() else nullcontext()
 
 
 def has_fast_path(device: torch.device) -> bool:
     with chosen(FAST):
-        return kernels.fast(torch.zeros(1, device=device))
+        return ops.uses_triton(torch.zeros(1, device=device))
 
 
 def ink_lines(count: int, height: int, width: int, device: torch.device, seed: int = 0) -> Tensor:
@@ -102,7 +91,7 @@ class Step:
         self.made: dict[str, Callable[[], object]] = {}
 
     def __call__(self) -> None:
-        path = REFERENCE if os.environ.get(SWITCH) == "reference" else FAST
+        path = REFERENCE if ops.reference_asked() else FAST
         if path not in self.made:
             self.made[path] = self._training() if self.case.train else self._reading()
         self.made[path]()
@@ -115,18 +104,18 @@ class Step:
 
     def _training(self) -> Callable[[], object]:
         settings = self.case.config.training
-        take = TrainStep(self.case.config, self.network(), make_fabric(str(self.device), precision=settings.precision))
-        when = Moment(progress=0.5, rate=settings.learning_rate, seed=0)
+        take = make_step(self.case.config, self.network(), make_fabric(str(self.device), precision=settings.precision))
+        when = Moment(settings.learning_rate, seed=0)
         return lambda: take(self.batch, when)
 
     def _reading(self) -> Callable[[], object]:
-        read = make_reader(self.network(), graphs=self.case.graphs)
+        read = make_reader(self.network())
         return lambda: read(self.batch.images, self.batch.widths)
 
     def inputs(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """What the network is given: images, widths and, in training, the frames each transcript needs."""
         batch, config = self.batch.to(self.device), self.case.config
-        return augmented(views(batch, config), config) if self.case.train else (batch.lines(), batch.widths, None)
+        return prepare(batch, config)[:3] if self.case.train else (batch.lines(), batch.widths, None)
 
     def forget(self) -> None:
         """Free what the steps so far have left behind, and what a failed one held."""

@@ -161,9 +161,8 @@ def run_case(
     shown = profile_step(step, last) if profile and bursts[last] else []
     step.forget()
     images, widths, need = step.inputs()
-    with chosen(REFERENCE):
-        muon = case.config.training.optimizer == "muon"
-        counted = step_roofline(step.network(), images, widths, need, case.train, step.half, muon)
+    muon = case.config.training.optimizer == "muon"
+    counted = step_roofline(step.network(), images, widths, need, case.train, step.half, muon)
     step.forget()
     return Row(
         case=case,

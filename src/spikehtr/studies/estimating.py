@@ -8,12 +8,12 @@ from collections.abc import Hashable, Sequence
 
 import torch
 
-from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.compiling import open_lines
-from spikehtr.model.losses import spike_htr_loss
 from spikehtr.profiling.steps import ink_lines
+from spikehtr.registry import build
 from spikehtr.studies.tasks import Task
+from spikehtr.training.losses import spike_htr_loss
 from spikehtr.training.sets import split_rows
 
 _LABELS = 80
@@ -45,7 +45,7 @@ def _kind(c: Config) -> Hashable:
     """What decides how long a step takes; variants that differ in less share one timing."""
     m = c.model
     sizes = (m.dim, m.encoder.depths, m.encoder.expansion, m.encoder.strides, m.mixer.blocks, m.height)
-    return m.arch, m.baseline.scale, m.timesteps, m.neuron, sizes, c.data.max_width, c.training.readings
+    return m.arch, m.baseline.scale, m.timesteps, m.neuron, sizes, c.data.max_width
 
 
 def seconds_a_line(config: Config, device: str) -> float:
@@ -53,15 +53,14 @@ def seconds_a_line(config: Config, device: str) -> float:
     where = torch.device(device)
     on_gpu = where.type == "cuda"
     lines = min(config.training.batch_size, 16 if on_gpu else 1)
-    batch = config.training.readings * lines
     with torch.random.fork_rng(devices=[where.index or 0] if on_gpu else []):
         net = build(config.model, _LABELS).to(where).train()
         width = config.data.max_width
-        images = ink_lines(batch, config.model.height, width, where)
-        widths = torch.full((batch,), width, device=where)
+        images = ink_lines(lines, config.model.height, width, where)
+        widths = torch.full((lines,), width, device=where)
         count = max(1, width // 16)
-        targets = torch.randint(1, _LABELS, (batch, count), device=where)
-        lengths = torch.full((batch,), count, device=where)
+        targets = torch.randint(1, _LABELS, (lines, count), device=where)
+        lengths = torch.full((lines,), count, device=where)
         took = math.inf
         for _ in range(3 if on_gpu else 1):
             start = time.perf_counter()

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
+from spikehtr.registry import build
 from spikehtr.text import BLANK, Charset, show
 from spikehtr.weights import Loaded
 

@@ -1,4 +1,4 @@
-"""A step as CUDA graphs (`kernels.recording`): one of the forward and backward pass, one of what the optimiser does.
+"""A training step as CUDA graphs (`ops.recording`): one of the forward and backward pass, one of the update.
 
 Nothing in the step waits for the device, so it can be recorded. Batches are padded to few sizes; padding changes no
 result. Where a recording would not fit into memory, steps run as they are.
@@ -12,11 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spikehtr.data.batching import Batch
-from spikehtr.kernels.recording import Recordings
-from spikehtr.training.optim import rate_on_device
+from spikehtr import ops
+from spikehtr.config import Config
+from spikehtr.data.batching import Batch, Indices
+from spikehtr.model.network import Network
+from spikehtr.ops.recording import Recordings
+from spikehtr.training.fabric import Fabric
+from spikehtr.training.optim import kept_buffers, rate_on_device
+from spikehtr.training.step import TrainStep
+from spikehtr.training.teacher import Teacher
 
-Work = Callable[[Batch, bool], Tensor]
+Work = Callable[[Batch], Tensor]
 
 _COLUMNS, _LABELS = 64, 32  # sizes are rounded up to multiples of these
 
@@ -29,13 +35,51 @@ class _Held(NamedTuple):
     gradients: list[Tensor | None]
 
 
-class GraphedStep:
-    """`work(batch, flag)` leaves the parameters' gradients and returns numbers; so does this, for batches still on the
-    host. A recording has gradients of its own, which become the parameters' when it is replayed: added to a common
-    place, each parameter would cost a kernel more.
+class RecordedStep(TrainStep):
+    """A `TrainStep` on one GPU whose update is recorded, and its pass where nothing in it waits for the device."""
 
-    A recording holds every plain number that `work` uses as a constant. Who changes one calls `recordings.forget()`;
-    what changes from step to step lives in a tensor on the device instead.
+    def __init__(self, config: Config, net: Network, fabric: Fabric, teacher: Teacher | None = None) -> None:
+        super().__init__(config, net, fabric, teacher)
+        recordable = teacher is None or teacher.recordable
+        self.graphed: GraphedPass | None = None
+        if recordable and ops.uses_triton(next(net.parameters())):
+            self.graphed = GraphedPass(self.gradients, net.parameters(), kept_buffers(net).values(), self.device)
+        self.graphed_update = GraphedUpdate(self.update, net.parameters(), self.optimizer, self.device)
+        self.compiled = False
+
+    def learn(self, batch: Batch, seed: int, indices: Indices | None) -> Tensor:
+        if self.graphed is None:
+            return super().learn(batch, seed, indices)
+        if not self.compiled and self.config.model.arch == "spike-htr":
+            self._compile(batch)
+        return self.graphed(batch, seed)
+
+    def _compile(self, batch: Batch) -> None:
+        """The kernels of a pass, side by side, before the first pass asks for one after the other."""
+        from spikehtr.ops.triton.launch import compile_together
+
+        compile_together(lambda: self.gradients(pad_batch(batch).to(self.device)), self.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.compiled = True
+
+    def apply(self, rate: float) -> Tensor:
+        return self.graphed_update(rate)
+
+
+def make_step(config: Config, net: Network, fabric: Fabric, teacher: Teacher | None = None) -> TrainStep:
+    """Recorded where one GPU trains and `training.cuda_graphs` allows it."""
+    alone = fabric.world_size == 1 and fabric.device.type == "cuda"
+    kind = RecordedStep if alone and config.training.cuda_graphs else TrainStep
+    return kind(config, net, fabric, teacher)
+
+
+class GraphedPass:
+    """`work(batch)` leaves the parameters' gradients and returns numbers; so does this, for batches still on the host.
+    A recording has gradients of its own, which become the parameters' when it is replayed: added to a common place,
+    each parameter would cost a kernel more.
+
+    A recording holds every plain number that `work` uses as a constant: what changes from step to step lives in a
+    tensor on the device instead.
     """
 
     def __init__(
@@ -46,18 +90,18 @@ class GraphedStep:
         self.parameters, self.buffers = [p for p in parameters if p.requires_grad], list(buffers)
         self.recordings: Recordings[_Held] = Recordings(device)
 
-    def __call__(self, batch: Batch, flag: bool, seed: int) -> Tensor:
+    def __call__(self, batch: Batch, seed: int) -> Tensor:
         """Gradients and numbers of a batch that is still on the host."""
         batch = pad_batch(batch)
-        key = (batch.images.shape, batch.targets.shape, flag)
+        key = (batch.images.shape, batch.targets.shape)
         if not self.recordings.wanted(key):
             torch.manual_seed(seed)
-            return self._run(Batch(*(value.to(self.device, non_blocking=True) for value in batch)), flag).numbers
+            return self._run(Batch(*(value.to(self.device, non_blocking=True) for value in batch))).numbers
         held = self.recordings.get(key)
         if held is None:
             static = Batch(*(value.to(self.device, copy=True) for value in batch))
             before = [buffer.clone() for buffer in self.buffers]
-            held = self.recordings.add(key, lambda: self._run(static, flag))
+            held = self.recordings.add(key, lambda: self._run(static))
             for buffer, value in zip(self.buffers, before, strict=True):
                 buffer.copy_(value)
         for place, value in zip(held.batch, batch, strict=True):
@@ -68,10 +112,10 @@ class GraphedStep:
             p.grad = gradient
         return held.numbers.clone()
 
-    def _run(self, batch: Batch, flag: bool) -> _Held:
+    def _run(self, batch: Batch) -> _Held:
         for p in self.parameters:
             p.grad = None
-        numbers = self.work(batch, flag)
+        numbers = self.work(batch)
         return _Held(batch, numbers, [p.grad for p in self.parameters])
 
 

@@ -34,7 +34,7 @@ from spikehtr.weights import BUNDLED, Loaded, load_model, update_notes
 SETTINGS, JOB = "config.yaml", "job.json"
 _ELSEWHERE = ("config", "folder", "resume")  # what of a job its notes leave out
 _PATHS = ("start", "teacher")
-_AIMS = {"bypass_penalty", "bypass_anneal", "firing_penalty", "firing_target"}  # settings that ask for more than text
+_AIMS = {"bypass_penalty", "firing_penalty", "firing_target"}  # settings that ask for more than text
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ FIELDS = (
     "aux",
     "kl",
     "teacher",
-    "consistency",
     "keep_ratio",
     "gradient",
     "lines_per_second",

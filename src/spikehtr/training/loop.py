@@ -18,17 +18,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.batching import Batch, Indices, Lines, load_batches, plan_epoch, share
 from spikehtr.evaluation.predict import predict
 from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.model.network import Network
+from spikehtr.registry import build
 from spikehtr.training.checkpoint import load_checkpoint, restore, save_checkpoint
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.fabric import Fabric
+from spikehtr.training.graphs import make_step
 from spikehtr.training.optim import Schedule
-from spikehtr.training.step import MUCH, Moment, TrainStep, held_by_others
+from spikehtr.training.step import Moment
 from spikehtr.training.teacher import Teacher
 from spikehtr.training.telling import Beat, Meter, Tell, Told, TrainingError, validation_beat
 from spikehtr.weights import save_model
@@ -73,7 +74,7 @@ class Run:
         self.net = build(config.model, len(train.charset))
         if start:
             self.net.load_state_dict(start)
-        self.take = TrainStep(config, self.net, self.fabric, teacher)
+        self.take = make_step(config, self.net, self.fabric, teacher)
         self.teacher = None if teacher is None else teacher.digest
         self.optimizer, self.average = self.take.optimizer, self.take.average
         self.step, self.best = 0, math.inf
@@ -235,11 +236,8 @@ class Run:
                 raise
             lines, _, height, width = batch.images.shape
             steps = f", T = {self.config.model.timesteps}" if self.config.model.arch == "spike-htr" else ""
-            crowd = ""
-            if (others := held_by_others(self.device)) >= MUCH:
-                crowd = f"others hold {others:.0%} of {self.device}: run fewer at a time, then resume, or "
             raise TrainingError(
-                f"out of memory on a batch of {lines} lines, {height} x {width} px{steps}: {crowd}"
+                f"out of memory on a batch of {lines} lines, {height} x {width} px{steps}: "
                 f"lower training.batch_size (now {self.config.training.batch_size}; -s training.batch_size=N), "
                 f"or data.max_width (now {self.config.data.max_width})"
             ) from None
@@ -249,8 +247,7 @@ class Run:
         settings = self.config.training
         rate = self.schedule.rate(self.step, self.progress)
         seed = settings.seed * _SEED_STRIDE + self.step + self.fabric.global_rank * _RANK_STRIDE
-        reduced = self.step >= settings.reducer_warmup * self.epoch_length
-        return self.take(batch, Moment(self.progress, rate, seed, reduced), indices)
+        return self.take(batch, Moment(rate, seed), indices)
 
     def _validate(self) -> float | None:
         """CER of the averaged weights; each device reads its share of the lines."""

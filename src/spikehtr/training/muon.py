@@ -1,5 +1,5 @@
 """Muon (Jordan et al. 2024): a matrix's step is its momentum made orthogonal, so that every direction of it counts the
-same, however small the gradients are there. What it gives to a network of spikes: docs/results/recipe.md.
+same, however small the gradients are there. What it gives to a network of spikes: docs/explanation/training-spikes.md.
 
     m <- m + (1 - momentum) * (g - m)
     w <- w - rate * weight_decay * w - rate * 0.2 * sqrt(max(rows, columns)) * orthogonal(g + momentum * (m - g))

@@ -3,7 +3,7 @@
 The teacher reads the same augmented lines, whole (without reduction), in evaluation mode and without gradients. A
 frame of the student that merges several positions is compared with the mean of the teacher's posteriors there; where
 nothing is merged, with the teacher's posterior of that very position. The loss is KL(teacher | student), the mean over
-the student's frames (`model.losses.distillation`).
+the student's frames (`training.losses.distillation`).
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from rapidfuzz.distance import Levenshtein
 from torch import Tensor
 
-from spikehtr.baselines import build
 from spikehtr.config import Config
 from spikehtr.data.batching import Lines
 from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.model.network import Network
+from spikehtr.registry import build
 from spikehtr.training.sets import HOLD_OUT_FROM
 
 # Measured from the bundled model: with 50 lines and 60 epochs (240 steps) it gains much (docs/results/fine-tuning).

@@ -1,0 +1,1 @@
+"""Every operator in plain PyTorch: what it means, and what is traced, exported and compared with."""

@@ -1,0 +1,26 @@
+"""Every network by its name (`model.arch`): Spike-HTR and the recognisers it is compared with."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from spikehtr.config import ModelConfig
+from spikehtr.errors import SpikeHTRError
+from spikehtr.model.network import Network
+
+NETWORKS = {  # module and class; imported when they are asked for
+    "spike-htr": ("spikehtr.model.recognizer", "SpikeHTR"),
+    "cnn-blstm": ("spikehtr.baselines.cnn_blstm", "CNNBLSTM"),
+    "retsinas": ("spikehtr.baselines.retsinas", "Retsinas"),
+    "htr-vt": ("spikehtr.baselines.htr_vt", "HTRVT"),
+    "kraken": ("spikehtr.baselines.kraken", "Kraken"),
+}
+
+
+def build(config: ModelConfig, vocab_size: int) -> Network:
+    """The network that `config.arch` names, freshly initialised."""
+    if not isinstance(config, ModelConfig):
+        raise SpikeHTRError(f"build takes the model part of a configuration: cfg.model, not {type(config).__name__}")
+    module, name = NETWORKS[config.arch]
+    net: Network = getattr(import_module(module), name)(config, vocab_size)
+    return net
