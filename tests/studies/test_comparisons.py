@@ -1,12 +1,12 @@
 """Verdicts on the paper's orderings, from made-up readings whose differences are known."""
 
 import pytest
-from studies_help import row
 
 from spikehtr.studies.comparisons import judge, number, orderings, pairs
 from spikehtr.studies.plan import load_study
 from spikehtr.studies.results import Block
 from spikehtr.studies.tables import tables, tex, to_latex, to_markdown
+from studies_help import row
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 import pytest
-from studies_help import row
 
 from spikehtr.studies.plan import Paper, load_study
 from spikehtr.studies.plot import study_figure
 from spikehtr.studies.results import Block
+from studies_help import row
 
 
 def test_every_row_and_every_published_value_is_drawn():

@@ -1,12 +1,11 @@
 from dataclasses import replace
 
-from studies_help import row
-
 from spikehtr.report import environment
 from spikehtr.studies.plan import load_study
 from spikehtr.studies.rendering import made_with, render
 from spikehtr.studies.results import Block
 from spikehtr.studies.tasks import FAILED, Plan, run_folder
+from studies_help import row
 
 
 def test_a_page_says_what_its_runs_were_trained_with_not_what_drew_it():
