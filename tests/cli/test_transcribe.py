@@ -15,8 +15,8 @@ from spikehtr.data.formats.xml import sniff
 from spikehtr.data.geometry import cut_line
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages import origins
-from spikehtr.pages.tree import Page
 from spikehtr.recognizer import Recognizer
+from spikehtr.results.page import Page
 from spikehtr.version import __version__
 from spikehtr.weights import update_notes
 
