@@ -132,7 +132,7 @@ def _model(path: Path, sections: list[_Section], space: str | None) -> LanguageM
             raise SpikeHTRError(f"{path}: an n-gram of {length} is there twice")
         grams.append((tokens, np.array(section.log_prob), np.array(section.backoff)))
     grams[0] = _complete(vocabulary, *grams[0])
-    return LanguageModel.from_ngrams(build_levels(vocabulary, grams), {"sources": [{"path": path.name}]})
+    return LanguageModel.from_ngrams(build_levels(vocabulary, grams), {"sources": [{"name": path.name}]})
 
 
 def _complete(vocabulary: Vocabulary, tokens: Ints, log_prob: Floats, backoff: Floats) -> tuple[Ints, Floats, Floats]:

@@ -27,6 +27,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.text import BLANK
 
 NEVER = -math.inf
+_MOST = 100  # of weight and bonus: far beyond use, and no sum of them overflows
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,10 @@ class BeamOptions:
         for name in ("beam", "candidates", "best"):
             if getattr(self, name) < 1:
                 raise SpikeHTRError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        for name in ("weight", "bonus"):
-            if not math.isfinite(getattr(self, name)):
-                raise SpikeHTRError(f"{name} must be a number, not {getattr(self, name)}")
-        if self.weight < 0:
-            raise SpikeHTRError(f"weight must be 0 or more, not {self.weight}")
+        if not 0 <= self.weight <= _MOST:
+            raise SpikeHTRError(f"weight must lie in 0..{_MOST}, not {self.weight}; 0.3 to 1.5 is usual")
+        if not -_MOST <= self.bonus <= _MOST:
+            raise SpikeHTRError(f"bonus must lie in -{_MOST}..{_MOST}, not {self.bonus}; 0 to 2 is usual")
         if not 0 <= self.floor < 1:
             raise SpikeHTRError(f"floor must be at least 0 and below 1, not {self.floor}")
 
@@ -66,7 +66,7 @@ class Candidates(NamedTuple):
         """logits [B, L, V], lengths [B]. The likeliest label of a frame always stays."""
         count = min(options.candidates, logits.shape[-1])
         # Of equal values `topk` may take either, and on another device the other: `sort` is stable.
-        log_probs, labels = logits.float().log_softmax(-1).sort(-1, descending=True, stable=True)
+        log_probs, labels = logits.float().log_softmax(-1).sort(dim=-1, descending=True, stable=True)
         log_probs, labels = log_probs[..., :count], labels[..., :count]
         below = log_probs < (math.log(options.floor) if options.floor else NEVER)
         below[..., 0] = False

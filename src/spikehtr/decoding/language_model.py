@@ -134,7 +134,7 @@ class LanguageModel:
 
     def steps(self, states: Ints, tokens: Ints) -> tuple[NDArray[np.float64], Ints]:
         """As `step`, for many at a time."""
-        a, keys = self.arrays, self._keys
+        a, keys = self.arrays, self.keys
         total, states = np.zeros(len(states)), np.array(states, np.int64)
         to = np.zeros(len(states), np.int64)
         left = np.arange(len(states))
@@ -151,7 +151,7 @@ class LanguageModel:
         return total, to
 
     @property
-    def _keys(self) -> Ints:
+    def keys(self) -> Ints:
         """Arcs by (state, label), ascending."""
         if "keys" not in self.__dict__:
             sources = np.repeat(np.arange(self.states, dtype=np.int64), np.diff(self.arrays["first_arc"]))

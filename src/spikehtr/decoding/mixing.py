@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spikehtr.decoding.language_model import LanguageModel
-from spikehtr.decoding.ngrams import END, Floats, Ints, Level, NGrams, Vocabulary, build_levels, distinct
+from spikehtr.decoding.ngrams import END, Floats, Ints, Level, NGrams, Vocabulary, build_levels, distinct, rows_of
 from spikehtr.errors import SpikeHTRError
 
 _ROUNDS, _SETTLED = 200, 1e-5
@@ -50,20 +50,42 @@ def interpolate(models: Sequence[LanguageModel], weights: Sequence[float]) -> NG
     Back-off weights are such that probabilities add up to 1 again; what no model lists is then near the mean, not it.
     """
     vocabulary = _union(models)
-    size, order = vocabulary.start + 1, max(model.order for model in models)
-    grams: list[tuple[Ints, Floats, Floats]] = []
     spelt = [(model, model.to_ngrams()) for model in models]
-    for length in range(1, order + 1):
-        listed = [_renamed(ngrams, vocabulary, length) for model, ngrams in spelt if length <= model.order]
-        tokens = distinct(np.concatenate(listed))
-        if length == 1:
-            tokens = np.arange(size)[:, None]
+    readers = [_States(model, vocabulary) for model in models]
+    grams: list[tuple[Ints, Floats, Floats]] = []
+    for length in range(1, max(model.order for model in models) + 1):
+        tokens = np.arange(vocabulary.start + 1)[:, None]
+        if length > 1:
+            tokens = distinct(
+                np.concatenate([_renamed(ngrams, vocabulary, length) for m, ngrams in spelt if length <= m.order])
+            )
+        prefixes = rows_of(grams[-1][0], tokens[:, :-1]) if grams else np.zeros(len(tokens), np.int64)
         mixed = np.zeros(len(tokens))
-        for model, weight in zip(models, weights, strict=True):
-            mixed += weight * np.exp(_log_probs(model, vocabulary, tokens))
+        for reader, weight in zip(readers, weights, strict=True):
+            mixed += weight * np.exp(reader.read(prefixes, tokens[:, -1]))
         grams.append((tokens, np.log(np.maximum(mixed, 1e-300)), np.zeros(len(tokens))))
     ngrams = build_levels(vocabulary, grams)
     return NGrams(vocabulary, tuple(_with_backoff(ngrams)))
+
+
+class _States:
+    """A model that is shown n-grams of another vocabulary, length by length."""
+
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary) -> None:
+        own = model.vocabulary
+        self.model, self.share = model, _unknown_share(model, vocabulary)
+        self.names = np.concatenate([[END], own.tokens(vocabulary.characters), [own.unknown, own.start]])
+        self.states = np.zeros(1, np.int64)  # after each n-gram of the length before
+
+    def read(self, prefixes: Ints, labels: Ints) -> Floats:
+        """The log-probability of each label after its prefix. The line's start has none, and gets 0."""
+        own, states = self.names[labels], self.states[prefixes]
+        scores, after = np.zeros(len(own)), np.full(len(own), self.model.start, np.int64)
+        predicted = own != self.model.vocabulary.start
+        scores[predicted], after[predicted] = self.model.steps(states[predicted], own[predicted])
+        scores[own == self.model.vocabulary.unknown] -= self.share
+        self.states = after
+        return scores
 
 
 def _union(models: Sequence[LanguageModel]) -> Vocabulary:
@@ -88,23 +110,6 @@ def _renamed(ngrams: NGrams, vocabulary: Vocabulary, length: int) -> Ints:
     names = np.concatenate([[END], vocabulary.tokens(own), [vocabulary.unknown, vocabulary.start]])
     renamed: Ints = names[ngrams.tokens_of(length)]
     return renamed
-
-
-def _log_probs(model: LanguageModel, vocabulary: Vocabulary, tokens: Ints) -> Floats:
-    """Of the last token of each n-gram, in a model of another vocabulary. The line's start has none, and gets 0."""
-    own = model.vocabulary
-    names = np.concatenate([[END], own.tokens(vocabulary.characters), [own.unknown, own.start]])
-    renamed = names[tokens]
-    states = np.zeros(len(tokens), np.int64)
-    scores = np.zeros(len(tokens))
-    for place in range(tokens.shape[1]):
-        now = renamed[:, place]
-        at_start = now == own.start
-        scores[~at_start], after = model.steps(states[~at_start], now[~at_start])
-        states[~at_start] = after
-        states[at_start] = model.start
-    scores[renamed[:, -1] == own.unknown] -= _unknown_share(model, vocabulary)
-    return scores
 
 
 def _with_backoff(ngrams: NGrams) -> list[Level]:

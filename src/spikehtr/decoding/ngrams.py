@@ -125,7 +125,7 @@ def build_levels(vocabulary: Vocabulary, grams: Sequence[tuple[Ints, Floats, Flo
         label = tokens[:, -1]
         suffix = suffixes(levels, prefix, label, size)
         probs, backs = np.full(len(tokens), np.nan), np.zeros(len(tokens))
-        rows = _rows(tokens, given)
+        rows = rows_of(tokens, given)
         probs[rows], backs[rows] = log_prob, backoff
         missing = np.isnan(probs)
         if missing.any():
@@ -152,7 +152,7 @@ def distinct(tokens: Ints) -> Ints:
     return rows
 
 
-def _rows(every: Ints, some: Ints) -> Ints:
+def rows_of(every: Ints, some: Ints) -> Ints:
     """Where the rows of `some` stand in `every`, which is sorted and holds them all, each once."""
     return _ranks(np.concatenate([every, some]))[len(every) :]
 
