@@ -51,10 +51,11 @@ def read_arpa(path: str | os.PathLike[str], space: str | None = None) -> Languag
 def _sections(path: Path, lines: Iterator[str]) -> list[_Section]:
     counts: list[int] = []
     sections: list[_Section] = []
-    seen_end = False
+    begun = seen_end = False
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
-        if not line.strip(" \t") or (not counts and not line.startswith(("\\data\\", "ngram"))):
+        if not begun or not line.strip(" \t"):
+            begun = begun or line.startswith("\\data\\")
             continue
         if line.startswith("ngram ") and not sections:
             found = re.fullmatch(r"ngram +(\d+) *= *(\d+)\s*", line)
@@ -72,7 +73,7 @@ def _sections(path: Path, lines: Iterator[str]) -> list[_Section]:
             sections.append(_Section([], [], []))
         elif sections:
             _add(sections[-1], len(sections), line, where)
-        elif not line.startswith("\\data\\"):
+        else:
             raise SpikeHTRError(f"{where}: {line!r} where `\\1-grams:` should stand")
     if not counts:
         raise SpikeHTRError(f"{path}: not an ARPA file: no `\\data\\` with its counts")
