@@ -20,8 +20,9 @@ from spikehtr.data.images import open_gray, to_gray
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
 from spikehtr.pages.inputs import Failure, PageJob, load_colour, load_page
+from spikehtr.pages.remote import canvas_of, place_of
 from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
-from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
+from spikehtr.pages.tree import CanvasPlace, Glyph, Page, Region, TextLine, Word
 from spikehtr.pages.word_boxes import LineInk, place_characters
 from spikehtr.pages.writing import clean
 from spikehtr.recognizer import WINDOW, Character, Fitted, ImageLike, Line, Recognizer, open_image
@@ -42,6 +43,7 @@ class Sheet(NamedTuple):
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
     given: bool = False  # whether a file gave the lines and their ids
     part: int | None = None  # of which page of its file, from 0, an image is to be made
+    canvas: CanvasPlace | None = None  # of a IIIF manifest, that the image was fetched from
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,20 @@ def open_sheet(job: PageJob, how: How) -> Sheet:
             gray = to_gray(load_colour(job.source, job.index, how.dpi))
         else:
             gray = load_page(job.source, job.index, how.dpi)
-        sheet = found_sheet(job.source.path.name, gray, how.find, how.mode)
+        sheet = found_sheet(job.source.name, gray, how.find, how.mode)
         sheet = sheet._replace(frame=job.index + 1 if job.pages > 1 else None)
-    return sheet._replace(image=job.image, frame=None, part=(sheet.frame or 1) - 1) if own else sheet
+        if job.source.kind == "iiif":
+            sheet = _of_canvas(sheet, job)
+    part = job.index if job.source.kind == "iiif" else (sheet.frame or 1) - 1
+    return sheet._replace(image=job.image, frame=None, part=part) if own else sheet
+
+
+def _of_canvas(sheet: Sheet, job: PageJob) -> Sheet:
+    """Named after the image's address: the manifest is no image."""
+    source = job.source
+    image = canvas_of(source.address, job.index, source.client).images[0]
+    canvas = place_of(source.address, job.index, source.client, sheet.gray)
+    return sheet._replace(image=image, frame=None, canvas=canvas)
 
 
 def given_sheet(file: Path) -> Sheet:
@@ -152,7 +165,8 @@ def assemble(
         texts = tuple(_text_line(place, next(read), sheet.given) for place in region.lines)
         out.append(Region(region.id, texts, region.kind, region.polygon))
     name, problems = clean(sheet.image), tuple(sheet.problems)
-    return Page(name, *sheet.gray.size, tuple(out), model, problems, sheet.frame, precision, __version__)
+    size = sheet.gray.size
+    return Page(name, *size, tuple(out), model, problems, sheet.frame, precision, __version__, sheet.canvas)
 
 
 def _text_line(place: LinePlace, line: Line | None, given: bool) -> TextLine:

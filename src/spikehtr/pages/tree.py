@@ -87,6 +87,15 @@ class Region:
         return (left, top), (right, top), (right, bottom), (left, bottom)
 
 
+@dataclass(frozen=True, slots=True)
+class CanvasPlace:
+    """Where a page's image lies on a canvas of a IIIF manifest."""
+
+    id: str  # the canvas's address
+    manifest: str
+    box: Box  # on the canvas, in its own units
+
+
 @dataclass(frozen=True)
 class Page:
     """A page as it was read, in reading order; coordinates are pixels of its image."""
@@ -100,6 +109,7 @@ class Page:
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
     precision: str = ""  # that the model read in: fp32, bf16, fp64
     version: str = ""  # of this package when the page was read
+    canvas: CanvasPlace | None = None  # that the image was fetched from
 
     @property
     def lines(self) -> list[TextLine]:
@@ -135,6 +145,12 @@ class Page:
 
         return hocr(self, min_confidence)
 
+    def to_iiif(self, min_confidence: float = 0.0) -> str:
+        """A IIIF annotation page (W3C web annotations), an annotation a line."""
+        from spikehtr.pages.write_iiif import annotation_page
+
+        return annotation_page(self, min_confidence)
+
     def to_json(self, min_confidence: float = 0.0, indent: int | None = 1) -> str:
         """All there is, as JSON; docs/pages.md describes it."""
         return json.dumps(_page_dict(self, min_confidence), ensure_ascii=False, indent=indent, allow_nan=False)
@@ -156,6 +172,7 @@ class Page:
                 frame=data.get("frame"),
                 precision=data.get("precision", ""),
                 version=data.get("version", ""),
+                canvas=_canvas(data.get("canvas")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpikeHTRError(f"not a page as JSON ({error!r})") from None
@@ -182,6 +199,7 @@ def _page_dict(page: Page, least: float) -> dict[str, Any]:
         **({} if page.frame is None else {"frame": page.frame}),
         "width": page.width,
         "height": page.height,
+        **({} if page.canvas is None else {"canvas": _canvas_dict(page.canvas)}),
         "model": page.model,
         **{key: value for key, value in (("precision", page.precision), ("version", page.version)) if value},
         "regions": [
@@ -222,6 +240,14 @@ def _line_dict(line: TextLine, least: float) -> dict[str, Any]:
 
 def _short(box: Iterable[float]) -> list[float]:
     return [round(value, 1) for value in box]
+
+
+def _canvas_dict(canvas: CanvasPlace) -> dict[str, Any]:
+    return {"id": canvas.id, "manifest": canvas.manifest, "box": _short(canvas.box)}
+
+
+def _canvas(entry: dict[str, Any] | None) -> CanvasPlace | None:
+    return None if entry is None else CanvasPlace(str(entry["id"]), str(entry["manifest"]), _box(entry["box"]))
 
 
 def _region(entry: dict[str, Any]) -> Region:

@@ -1,4 +1,4 @@
-"""Fetching over HTTP with manners: few requests a second to a host, repeated with patience, kept on disk, never too large."""
+"""Fetching over HTTP with manners: few requests a second to a host, repeated with patience, kept on disk, limited."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class Client:
         raise FetchError(f"{address}: {reason}; gave up after {self.options.attempts} attempts")
 
     def _try(self, address: str, file: Path) -> tuple[str, float | None]:
-        """One request. Empty where it went well; else what is worth another attempt, and the wait that was asked for."""
+        """One request. Empty where it went well; else what is worth another attempt, and the wait asked for."""
         self.requests += 1
         timeout = urllib3.Timeout(connect=min(30.0, self.options.timeout), read=self.options.timeout)
         retries = urllib3.Retry(total=None, connect=0, read=0, status=0, other=0, redirect=5)

@@ -130,8 +130,8 @@ def _canvas(entry: Any, version: int) -> Canvas | str:
         body = _image_of(annotation.get("body") if version >= 3 else annotation.get("resource"))
         if body is None:
             continue
-        service = _service(body)
-        addresses = _addresses(_id(body), service)
+        service, second = _service(body)
+        addresses = _addresses(_id(body), service, second)
         if not addresses:
             continue
         area = _area(annotation.get("target") if version >= 3 else annotation.get("on"))
@@ -166,31 +166,32 @@ def _image_of(body: Any, depth: int = 0) -> Mapping[str, Any] | None:
             inner = [*_list(one.get("default")), *_list(one.get("item")), *_list(one.get("items"))]
         elif kind in ("oa:SpecificResource", "SpecificResource"):
             inner = [*_list(one.get("full")), *_list(one.get("source"))]
-        elif kind in ("dctypes:Image", "Image", "") or (_id(one) and _service(one)):
+        elif kind in ("dctypes:Image", "Image", "") or (_id(one) and _service(one)[0]):
             return one
         if inner and (found := _image_of(inner, depth + 1)) is not None:
             return found
     return None
 
 
-def _service(body: Mapping[str, Any]) -> str | None:
-    """The image service of a body, without a slash at its end."""
+def _service(body: Mapping[str, Any]) -> tuple[str | None, bool]:
+    """The image service of a body, without a slash at its end; and whether it is of version 2 or 1 of that API."""
     for service in _list(body.get("service")):
         if not isinstance(service, Mapping):
             continue
         about = f"{_kind(service)} {service.get('@context', '')} {service.get('profile', '')}".lower()
         if "auth" not in about and ("image" in about or "iiif" in about) and is_address(name := _id(service)):
-            return name.rstrip("/")
-    return None
+            return name.rstrip("/"), re.search(r"image(service|/)[12]|image-api/1", about) is not None
+    return None, False
 
 
-def _addresses(name: str, service: str | None) -> tuple[str, ...]:
+def _addresses(name: str, service: str | None, second: bool) -> tuple[str, ...]:
     """Where the image is to be had: as large as there is, then as the manifest names it."""
     found = []
     if is_address(name) and (service is None or _FULL.search(name)):
         found.append(name)
     if service is not None:
-        found += [f"{service}/full/max/0/default.jpg", f"{service}/full/full/0/default.jpg"]
+        sizes = ("full", "max") if second else ("max", "full")  # a server may refuse the word of the other version
+        found += [f"{service}/full/{size}/0/default.jpg" for size in sizes]
     if is_address(name):
         found.append(name)
     return tuple(dict.fromkeys(found))
