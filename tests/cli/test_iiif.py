@@ -14,7 +14,7 @@ from lxml import etree
 
 from iiif_help import IIIFServer, iiif_server
 from pages_help import save_random, simple_page
-from spikehtr.pages.tree import CanvasPlace, Page, Region, TextLine
+from spikehtr.results.page import CanvasPlace, Page, Region, TextLine
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import Canvas, Client, ClientOptions, Collection, Manifest
 from spikehtr.pages.iiif.manifests import is_address, is_resource
-from spikehtr.pages.tree import CanvasPlace
+from spikehtr.results.page import CanvasPlace
 
 _NO_NAMES = re.compile(r"(manifest|collection|iiif|presentation|object|json|info|v?[234](\.\d)?|[234]\.\d)?", re.I)
 _LONGEST = 80  # characters of a name
