@@ -21,11 +21,12 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
 from spikehtr.pages.inputs import Failure, PageJob, load_colour, load_page
+from spikehtr.pages.remote import canvas_of, place_of
 from spikehtr.pages.rule_segmenter import segmenter
 from spikehtr.pages.word_boxes import LineInk, place_characters
 from spikehtr.readers.line_reader import POOLED_BATCHES, FittedLine, LineReader
 from spikehtr.results import Character, Line
-from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
+from spikehtr.results.page import CanvasPlace, Glyph, Page, Region, TextLine, Word
 from spikehtr.results.xml_text import clean
 from spikehtr.version import __version__
 
@@ -44,6 +45,7 @@ class SegmentedPage(NamedTuple):
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
     given: bool = False  # whether a file gave the lines and their ids
     part: int | None = None  # of which page of its file, from 0, an image is to be made
+    canvas: CanvasPlace | None = None  # of a IIIF manifest, that the image was fetched from
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,20 @@ def open_sheet(job: PageJob, options: ReadOptions) -> SegmentedPage:
             gray = to_gray(load_colour(job.source, job.index, options.dpi))
         else:
             gray = load_page(job.source, job.index, options.dpi)
-        sheet = found_sheet(job.source.path.name, gray, options.find, options.mode)
+        sheet = found_sheet(job.source.name, gray, options.find, options.mode)
         sheet = sheet._replace(frame=job.index + 1 if job.pages > 1 else None)
-    return sheet._replace(image=job.image, frame=None, part=(sheet.frame or 1) - 1) if own else sheet
+        if job.source.kind == "iiif":
+            sheet = _of_canvas(sheet, job)
+    part = job.index if job.source.kind == "iiif" else (sheet.frame or 1) - 1
+    return sheet._replace(image=job.image, frame=None, part=part) if own else sheet
+
+
+def _of_canvas(sheet: SegmentedPage, job: PageJob) -> SegmentedPage:
+    """Named after the image's address: the manifest is no image."""
+    source = job.source
+    image = canvas_of(source.address, job.index, source.client).images[0]
+    canvas = place_of(source.address, job.index, source.client, sheet.gray)
+    return sheet._replace(image=image, frame=None, canvas=canvas)
 
 
 def given_sheet(file: Path) -> SegmentedPage:
@@ -158,7 +171,8 @@ def assemble(
         texts = tuple(_text_line(place, next(read), sheet.given) for place in region.lines)
         out.append(Region(region.id, texts, region.kind, region.polygon))
     name, problems = clean(sheet.image), tuple(sheet.problems)
-    return Page(name, *sheet.gray.size, tuple(out), model, problems, sheet.frame, precision, __version__)
+    size = sheet.gray.size
+    return Page(name, *size, tuple(out), model, problems, sheet.frame, precision, __version__, sheet.canvas)
 
 
 def _text_line(place: LinePlace, line: Line | None, given: bool) -> TextLine:
