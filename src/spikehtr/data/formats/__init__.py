@@ -13,7 +13,7 @@ from spikehtr.data.samples import MACHINE, ImportReport, Sample
 from spikehtr.errors import SpikeHTRError
 
 
-class Format(NamedTuple):
+class SourceFormat(NamedTuple):
     looks_for: str  # what tells the format, in words
     recognises: Callable[[Path], bool]
     read: Callable[[Path, ImportReport], Iterator[Sample]]
@@ -33,15 +33,15 @@ def _read_store(path: Path, report: ImportReport) -> Iterator[Sample]:
 
 # The order is that of detection: the more particular layout comes first.
 _READERS = {
-    "store": Format("a store compiled by this program", _is_store, _read_store),
-    "parquet": Format(parquet.LOOKS_FOR, parquet.recognises, parquet.read),
-    "iam": Format(iam.LOOKS_FOR, iam.recognises, iam.read),
-    "lam": Format(lam.LOOKS_FOR, lam.recognises, lam.read),
-    "ln": Format(ln.LOOKS_FOR, ln.recognises, ln.read),
-    "read2016": Format(read2016.LOOKS_FOR, read2016.recognises, read2016.read),
-    "page": Format(page_xml.LOOKS_FOR, page_xml.recognises, page_xml.read),
-    "alto": Format(alto_xml.LOOKS_FOR, alto_xml.recognises, alto_xml.read),
-    "folder": Format(folder.LOOKS_FOR, folder.recognises, folder.read),
+    "store": SourceFormat("a store compiled by this program", _is_store, _read_store),
+    "parquet": SourceFormat(parquet.LOOKS_FOR, parquet.recognises, parquet.read),
+    "iam": SourceFormat(iam.LOOKS_FOR, iam.recognises, iam.read),
+    "lam": SourceFormat(lam.LOOKS_FOR, lam.recognises, lam.read),
+    "ln": SourceFormat(ln.LOOKS_FOR, ln.recognises, ln.read),
+    "read2016": SourceFormat(read2016.LOOKS_FOR, read2016.recognises, read2016.read),
+    "page": SourceFormat(page_xml.LOOKS_FOR, page_xml.recognises, page_xml.read),
+    "alto": SourceFormat(alto_xml.LOOKS_FOR, alto_xml.recognises, alto_xml.read),
+    "folder": SourceFormat(folder.LOOKS_FOR, folder.recognises, folder.read),
 }
 FORMATS = tuple(_READERS)
 
