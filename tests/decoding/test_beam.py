@@ -109,9 +109,7 @@ def test_the_search_in_c_is_the_reference(seed: int, frames: int, with_model: bo
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 16), st.booleans(), settings_drawn)
-def test_the_search_in_batches_is_the_reference(
-    seed: int, frames: int, with_model: bool, options: BeamOptions
-) -> None:
+def test_the_search_in_batches_is_the_reference(seed: int, frames: int, with_model: bool, options: BeamOptions) -> None:
     scorer = scorer_of(small_model(4) if with_model else None, LETTERS)
     candidates = random_candidates(seed, 3, frames, len(LETTERS) + 1, options)
     found = search_torch(candidates, DeviceScorer(scorer, torch.device("cpu")), options)
@@ -172,12 +170,15 @@ def test_what_the_network_is_sure_of_stays_whatever_the_model_says() -> None:
     for frame, label in enumerate([4, 0, 3, 0, 1]):
         logits[0, frame, label] = 8.0  # "thc"
     options = BeamOptions(weight=50.0, floor=1e-3)
-    line = search_reference(Candidates.of(logits, torch.tensor([5]), options), scorer_of(small_model(3), "ceht "), options)
+    line = search_reference(
+        Candidates.of(logits, torch.tensor([5]), options), scorer_of(small_model(3), "ceht "), options
+    )
     assert "".join(charset.characters[label - 1] for label in line[0].hypotheses[0].labels) == "thc"
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"beam": 0}, {"weight": -1.0}, {"weight": math.nan}, {"weight": 1e300}, {"bonus": math.inf}, {"floor": 1.0}]
+    "wrong",
+    [{"beam": 0}, {"weight": -1.0}, {"weight": math.nan}, {"weight": 1e300}, {"bonus": math.inf}, {"floor": 1.0}],
 )
 def test_impossible_settings_are_told(wrong: dict[str, float]) -> None:
     with pytest.raises(SpikeHTRError, match=next(iter(wrong))):

@@ -43,7 +43,7 @@ def test_the_model_scores_lines_as_kenlm_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("sums", [True, False])
 def test_the_best_texts_and_their_scores_are_those_of_flashlight(tmp_path: Path, seed: int, sums: bool) -> None:
-    theirs, known = their_model(tmp_path)
+    theirs, _ = their_model(tmp_path)
     options = BeamOptions(beam=10_000, weight=0.6, bonus=0.0, floor=0.0, candidates=100, best=20, sums=sums)
     candidates = random_candidates(seed, 1, 5, len(LETTERS) + 1, options)
     wanted: dict[tuple[int, ...], float] = {}

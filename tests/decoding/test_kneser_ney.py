@@ -58,7 +58,9 @@ def test_probabilities_are_those_of_the_definition(order: int) -> None:
     model, written = small_model(order), Written(LINES, order)
     for line in [*LINES, "hat tea", "mmm", "o"]:
         tokens = ["<s>", *line, "</s>"]
-        wanted = [math.log(written.probability(tuple(tokens[:place]), tokens[place])) for place in range(1, len(tokens))]
+        wanted = [
+            math.log(written.probability(tuple(tokens[:place]), tokens[place])) for place in range(1, len(tokens))
+        ]
         assert model.score_lines([line])[0] == pytest.approx(wanted, abs=1e-5)
 
 

@@ -10,7 +10,6 @@ import typer
 
 from spikehtr.cli.options import writable
 from spikehtr.cli.progress import counting
-from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.decoding.corpus import Corpus
@@ -78,7 +77,8 @@ def from_arpa(
     file: Annotated[Path, typer.Argument(metavar="ARPA", help="A model of characters (.arpa, .arpa.gz).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write, e.g. lm.safetensors.")],
     space: Annotated[
-        Optional[str], typer.Option("--space", help="What stands for the space. (default: <space> and other usual ones)")
+        Optional[str],
+        typer.Option("--space", help="What stands for the space. (default: <space> and other usual ones)"),
     ] = None,
 ) -> None:
     """Make a language model of an ARPA file, such as KenLM, SRILM and PyLaia have."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import os
 import re
@@ -14,7 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from spikehtr.decoding.language_model import LanguageModel
-from spikehtr.decoding.ngrams import END, LONGEST_ORDER, MOST_CHARACTERS, Floats, Ints, Vocabulary, build_levels, distinct
+from spikehtr.decoding.ngrams import (
+    END,
+    LONGEST_ORDER,
+    MOST_CHARACTERS,
+    Floats,
+    Ints,
+    Vocabulary,
+    build_levels,
+    distinct,
+)
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.files import whole_file
 
@@ -39,8 +49,9 @@ def read_arpa(path: str | os.PathLike[str], space: str | None = None) -> Languag
     if not path.is_file():
         raise SpikeHTRError(f"{path}: {'a folder, not an ARPA file' if path.is_dir() else 'no such file'}")
     try:
-        opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-        with opened as file:
+        packed = path.read_bytes()
+        text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode("utf-8")
+        with io.StringIO(text, newline="\n") as file:
             # Not splitlines or strip: characters that Unicode takes for white space are tokens.
             sections = _sections(path, (line.rstrip("\r\n") for line in file))
     except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -106,7 +117,9 @@ def _model(path: Path, sections: list[_Section], space: str | None) -> LanguageM
     if space is None:
         space = next((symbol for symbol in _SPACES if symbol in symbols), SPACE)
     names = {_START: _START, _END: _END, _UNKNOWN: _UNKNOWN, "<UNK>": _UNKNOWN, space: " "}
-    characters = tuple(sorted(names.get(symbol, symbol) for symbol in symbols if symbol not in names or symbol == space))
+    characters = tuple(
+        sorted(names.get(symbol, symbol) for symbol in symbols if symbol not in names or symbol == space)
+    )
     wrong = [character for character in characters if len(character) != 1]
     if wrong:
         raise SpikeHTRError(
@@ -125,7 +138,9 @@ def _model(path: Path, sections: list[_Section], space: str | None) -> LanguageM
         try:
             listed = [[ids[names.get(symbol, symbol)] for symbol in tokens] for tokens in section.tokens]
         except KeyError as error:
-            raise SpikeHTRError(f"{path}: {reason_of(error)} stands in an n-gram, but not among single tokens") from None
+            raise SpikeHTRError(
+                f"{path}: {reason_of(error)} stands in an n-gram, but not among single tokens"
+            ) from None
         tokens = np.array(listed, np.int64).reshape(-1, length)
         if (tokens[:, 1:] == vocabulary.start).any() or (tokens[:, :-1] == END).any():
             raise SpikeHTRError(f"{path}: an n-gram of {length} with a line's start or end in its middle")
@@ -161,7 +176,9 @@ def write_arpa(model: LanguageModel, path: str | os.PathLike[str]) -> None:
                 file.write(f"ngram {length}={len(level.label)}\n")
             for length, level in enumerate(ngrams.levels, start=1):
                 file.write(f"\n\\{length}-grams:\n")
-                rows = zip(ngrams.tokens_of(length).tolist(), level.log_prob.tolist(), level.backoff.tolist(), strict=True)
+                rows = zip(
+                    ngrams.tokens_of(length).tolist(), level.log_prob.tolist(), level.backoff.tolist(), strict=True
+                )
                 for tokens, log_prob, backoff in rows:
                     start = tokens == [vocabulary.start]
                     value = _NEVER if start else log_prob / _LOG10

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 

@@ -111,7 +111,7 @@ def _advance(
     beams: _Beams, log_probs: Tensor, labels: Tensor, scorer: DeviceScorer, options: BeamOptions
 ) -> tuple[_Beams, Tensor, Tensor]:
     """One more frame: the beams, which old prefix each is or continues, and the label it got (-1: none)."""
-    lines, width = beams.blank.shape
+    width = beams.blank.shape[1]
     count = labels.shape[1]
     both = _log_add(beams.blank, beams.last, options.sums)  # [B, W]
     of_blank = log_probs.masked_fill(labels != BLANK, NEVER).amax(1, keepdim=True)  # [B, 1]

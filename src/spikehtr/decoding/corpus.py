@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spikehtr.data.formats import read
-from spikehtr.data.samples import Report, Sample, Split
+from spikehtr.data.samples import ImportReport, Sample, Split
 from spikehtr.decoding.kneser_ney import prepare_lines
 from spikehtr.errors import SpikeHTRError, reason_of
 
@@ -76,7 +76,7 @@ def read_text(path: Path) -> list[str]:
 
 def read_data(source: str, tell: Callable[[str], None]) -> list[Sample]:
     """The lines of handwriting data, whose images are not looked at."""
-    report = Report()
+    report = ImportReport()
     samples = list(read(source, report))
     if report.left_out:
         tell(f"{source}: {report.left_out} lines cannot be used; `spikehtr data check` lists them")

@@ -83,7 +83,11 @@ def _count(tokens: Ints, first: Ints, size: int, order: int) -> list[_Counted]:
     depth -= np.repeat(first, np.diff(first, append=len(tokens))).astype(np.int32)  # tokens before it in its line
     every = np.arange(size)
     level = _Counted(
-        np.zeros(size, np.int64), every, np.zeros(size, np.int64), np.bincount(tokens, minlength=size), every == size - 1
+        np.zeros(size, np.int64),
+        every,
+        np.zeros(size, np.int64),
+        np.bincount(tokens, minlength=size),
+        every == size - 1,
     )
     levels = [level]
     names = tokens  # of the n-gram that ends at each position
@@ -100,7 +104,7 @@ def _count(tokens: Ints, first: Ints, size: int, order: int) -> list[_Counted]:
         if length < order:
             fresh = np.full(len(tokens), -1, np.int32)
             fresh[ends[by_key]] = np.repeat(np.arange(len(new), dtype=np.int32), level.seen)
-            names = fresh
+            names = fresh  # type: ignore[assignment]  # 32 bits, to save memory
     return levels
 
 

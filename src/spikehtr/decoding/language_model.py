@@ -82,7 +82,7 @@ class LanguageModel:
             own_states.append(own)
         arcs = [(level.label, level.log_prob, to) for level, to in zip(levels, state_of, strict=True)]
         predicted = levels[0].label != start
-        arcs[0] = tuple(values[predicted] for values in arcs[0])  # type: ignore[assignment]
+        arcs[0] = (levels[0].label[predicted], levels[0].log_prob[predicted], state_of[0][predicted])
         widths = [np.array([len(arcs[0][0])])]
         for length, level in enumerate(levels[1:]):
             widths.append(np.bincount(level.prefix, minlength=len(own_states[length]))[own_states[length]])
@@ -208,13 +208,15 @@ class LanguageModel:
                 if header.get("format") != FORMAT:
                     found = header.get("format", "no format note")
                     raise SpikeHTRError(
-                        f"{path}: not a language model of format {FORMAT} (found {found}); `spikehtr lm train` makes one"
+                        f"{path}: not a language model of format {FORMAT} (found {found}); see `spikehtr lm train`"
                     )
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
             if path.name.endswith((".arpa", ".arpa.gz")):
                 raise SpikeHTRError(f"{path}: convert it first: spikehtr lm from-arpa {path} -o FILE") from None
-            raise SpikeHTRError(f"{path}: damaged, or not a language model ({reason_of(error)}); make it again") from None
+            raise SpikeHTRError(
+                f"{path}: damaged, or not a language model ({reason_of(error)}); make it again"
+            ) from None
         return cls.unpack(tensors, header, str(path))
 
     @classmethod
@@ -225,7 +227,9 @@ class LanguageModel:
             start, notes = int(header["start"]), json.loads(header.get("notes", "{}"))
             arrays = {name: tensors[name].numpy() for name in _ARRAYS}
         except (KeyError, ValueError, TypeError) as error:
-            raise SpikeHTRError(f"{where}: damaged: its language model lacks {reason_of(error)}; make it again") from None
+            raise SpikeHTRError(
+                f"{where}: damaged: its language model lacks {reason_of(error)}; make it again"
+            ) from None
         if fault := _fault(characters, arrays, start) or ("" if isinstance(notes, dict) else "its notes are none"):
             raise SpikeHTRError(f"{where}: damaged: {fault}; make it again")
         return cls(Vocabulary(characters), arrays, start, notes)
