@@ -48,7 +48,7 @@ def search_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) 
             if size >= 0
         ]
         choices = [
-            CharacterChoice(start, end, *_possible(labels[row, clearest], log_weights[row, place]))
+            _choice(start, end, labels[row, clearest], log_weights[row, place], texts[row, 0, place])
             for place, (start, end, clearest) in enumerate(spans[row, : sizes[0]].tolist())
         ]
         out.append(SearchedLine(hypotheses, choices))
@@ -67,8 +67,9 @@ def _automaton(scorer: Scorer) -> dict[str, NDArray[np.generic]]:
     }
 
 
-def _possible(
-    labels: NDArray[np.int32], log_weights: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    kept = log_weights > -np.inf
-    return labels[kept], log_weights[kept]
+def _choice(
+    start: int, end: int, labels: NDArray[np.int32], log_weights: NDArray[np.float64], label: int
+) -> CharacterChoice:
+    count = int((log_weights > -np.inf).sum())  # the likeliest come first
+    kept = labels[:count]
+    return CharacterChoice(start, end, kept, log_weights[:count], int((kept == label).argmax()))
