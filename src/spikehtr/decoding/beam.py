@@ -93,6 +93,12 @@ class CharacterChoice(NamedTuple):
     labels: NDArray[np.int32]  # [K]
     log_weights: NDArray[np.float64]  # [K]
     chosen: int  # the place of the character that was read among them
+    log_probs: NDArray[np.float64]  # [K], of the frame alone
+
+    def with_share(self, share: float) -> CharacterChoice:
+        """With the language model's part of the weights lowered: it has seen the characters around as well, which may
+        be wrong themselves, and would be too sure."""
+        return self._replace(log_weights=self.log_probs + share * (self.log_weights - self.log_probs))
 
 
 class SearchedLine(NamedTuple):
@@ -251,6 +257,7 @@ def choices_of(
             weights.append(log_prob + options.weight * cost + (0.0 if label == BLANK else options.bonus))
         labels = np.array([label for label, _ in frames[clearest]], np.int32)
         chosen = labels.tolist().index(text[place])
-        out.append(CharacterChoice(start, end, labels, np.array(weights), chosen))
+        log_probs = np.array([log_prob for _, log_prob in frames[clearest]])
+        out.append(CharacterChoice(start, end, labels, np.array(weights), chosen, log_probs))
         state = scorer.step(state, text[place])[1]
     return out

@@ -48,13 +48,14 @@ def sureness(
 def sureness_of_choices(line: Decoded, temperatures: Sequence[float]) -> Sureness:
     """The same of a line that a search with a language model chose."""
     characters = np.zeros((len(line.choices), len(temperatures)), np.float32)
+    divisors = np.array(temperatures)[:, None]
     for place, choice in enumerate(line.choices):
-        for column, temperature in enumerate(temperatures):
-            characters[place, column] = softmax(choice.log_weights, temperature)[choice.chosen]
+        characters[place] = softmax(choice.log_weights / divisors)[:, choice.chosen]
     return Sureness(line.text, characters, characters.sum(0) / max(1, len(characters)))
 
 
 def softmax(log_weights: NDArray[np.float64], temperature: float = 1.0) -> NDArray[np.float64]:
-    shares = np.exp((log_weights - log_weights.max()) / temperature)
-    found: NDArray[np.float64] = shares / shares.sum()
+    """Over the last axis."""
+    shares = np.exp((log_weights - log_weights.max(-1, keepdims=True)) / temperature)
+    found: NDArray[np.float64] = shares / shares.sum(-1, keepdims=True)
     return found

@@ -63,7 +63,8 @@ class BeamDecoder:
         self.options = options or tuned_options(model)
         self.scorer = Scorer(model, model.tokens_of(charset))
         tuned = model.notes.get("tuned", {})
-        self.confidence_temperature = float(tuned.get("confidence_temperature", 1.0))
+        self.confidence_temperature = float(tuned.get("confidence_temperature", 1.5))
+        self.confidence_share = float(tuned.get("confidence_share", 0.5))
 
     @property
     def about(self) -> dict[str, Any]:
@@ -85,7 +86,9 @@ class BeamDecoder:
         return self._decoded(search(candidates, self.scorer, self.options))
 
     def _decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
-        return [_decoded(line, self.charset, self.confidence_temperature) for line in lines]
+        share, temperature = self.confidence_share, self.confidence_temperature
+        shared = [line._replace(choices=[choice.with_share(share) for choice in line.choices]) for line in lines]
+        return [_decoded(line, self.charset, temperature) for line in shared]
 
 
 def tuned_options(

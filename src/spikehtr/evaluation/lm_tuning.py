@@ -21,7 +21,7 @@ from spikehtr.decoding.decoders import BeamDecoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.calibration import GRID, fit_temperature, judge_characters
+from spikehtr.evaluation.calibration import GRID, fit_temperature, judge_characters, log_loss
 from spikehtr.evaluation.rates import character_edits, total, word_edits
 from spikehtr.files import whole_file
 from spikehtr.readers import Reader, make_reader
@@ -30,6 +30,7 @@ from spikehtr.training.datasets import split_rows
 from spikehtr.weights import Loaded, model_file
 
 _WEIGHTS, _RATIOS, _FINER = (0.2, 0.4, 0.6, 0.8, 1.0), (0.5, 1.0, 2.0, 3.0), (-0.1, 0.1)
+_SHARES = (0.2, 0.4, 0.6, 0.8)
 
 
 class KeptFrames(NamedTuple):
@@ -44,6 +45,7 @@ class Tuned(NamedTuple):
 
     options: BeamOptions
     confidence_temperature: float
+    confidence_share: float
     cer: tuple[float, float]
     wer: tuple[float, float]
 
@@ -55,10 +57,10 @@ class Tuned(NamedTuple):
         """What a language model's file keeps of it."""
         rates = {
             name: dict(zip(("without", "with"), pair, strict=True))
-            for name, pair in zip(("cer", "wer"), self[2:], strict=True)
+            for name, pair in zip(("cer", "wer"), (self.cer, self.wer), strict=True)
         }
         found = {"weight": self.options.weight, "bonus": self.options.bonus, "floor": self.options.floor}
-        found |= {"confidence_temperature": self.confidence_temperature}
+        found |= {name: getattr(self, name) for name in ("confidence_temperature", "confidence_share")}
         return found | {"model": model, "data": list(data), "lines": lines, "validation": rates}
 
 
@@ -162,11 +164,22 @@ def tune(
     weight, ratio = min(tried, key=tried.__getitem__)
     decoder = BeamDecoder(charset, model, _options(weight, ratio))
     read = _read(frames, decoder)
-    sure = [sureness_of_choices(line, GRID) for line in read]
-    fitted = fit_temperature(judge_characters(list(zip(frames.references, sure, strict=True))))
+    confidence = _fit_confidence(frames.references, decoder, frames)
     greedy = [text for batch in frames.batches for text in _greedy(batch, charset)]
     without, after = (_rates(frames.references, texts) for texts in (greedy, [normalise(line.text) for line in read]))
-    return Tuned(decoder.options, fitted.temperature, (without[0], after[0]), (without[1], after[1]))
+    return Tuned(decoder.options, *confidence, (without[0], after[0]), (without[1], after[1]))
+
+
+def _fit_confidence(references: Sequence[str], decoder: BeamDecoder, frames: KeptFrames) -> tuple[float, float]:
+    """The temperature, and the language model's share, at which confidences are likeliest."""
+    fits = []
+    for share in _SHARES:
+        decoder.confidence_share = share
+        sure = [sureness_of_choices(line, GRID) for line in _read(frames, decoder)]
+        judged = judge_characters(list(zip(references, sure, strict=True)))
+        temperature = fit_temperature(judged).temperature
+        fits.append((float(log_loss(judged.confidences, judged.right)[GRID.index(temperature)]), temperature, share))
+    return min(fits)[1:]
 
 
 def _options(weight: float, ratio: float) -> BeamOptions:
