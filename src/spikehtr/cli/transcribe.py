@@ -27,6 +27,7 @@ class Form(str, Enum):  # noqa: UP042 (typer shows its values)
     page = "page"
     alto = "alto"
     hocr = "hocr"
+    iiif = "iiif"
 
 
 class As(str, Enum):  # noqa: UP042
@@ -45,7 +46,8 @@ def transcribe(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="Images of lines or pages, PDF, PAGE or ALTO files (their images beside them), folders, globs.",
+            help="Images of lines or pages, PDF, PAGE or ALTO files (their images beside them), folders, globs; "
+            "IIIF manifests and collections by their address.",
         ),
     ],
     model: Annotated[
@@ -86,7 +88,7 @@ def transcribe(
     ] = False,
     images: Annotated[
         bool,
-        typer.Option("--images", help="Write the pages of PDF and TIFF files as PNG beside the results, too."),
+        typer.Option("--images", help="Write the pages of PDF and TIFF files, and what was fetched, as PNG, too."),
     ] = False,
     glyphs: Annotated[
         bool, typer.Option("--glyphs", help="PAGE, ALTO: an element for each character, too (json has them anyway).")
@@ -103,6 +105,12 @@ def transcribe(
             help="auto: bf16 where that is faster; fp32 rounds less; fp64 is slow, but no text hangs on rounding.",
         ),
     ] = "auto",
+    requests_per_second: Annotated[
+        float, typer.Option("--requests-per-second", min=0.01, max=100, help="Asked of one server at most.")
+    ] = 2.0,
+    cache: Annotated[
+        Optional[Path], typer.Option("--cache", help="Folder for what is fetched. (default: ~/.cache/spikehtr)")
+    ] = None,
 ) -> None:
     """Read handwriting: find the lines of each page, read them, write what they say.
 
@@ -130,6 +138,7 @@ def transcribe(
     _check(form, output, resume=resume, overlay=overlay, overwrite=overwrite, images=images)
     warnings.filterwarnings("ignore", module="PIL")  # odd metadata: what cannot be read is told in the list
     chosen = "cpu" if lines_only else pick_device(device)
+    from spikehtr.pages.iiif import ClientOptions
     from spikehtr.pages.inputs import find_sources
     from spikehtr.pages.reading import How
     from spikehtr.pages.running import Run, transcribe
@@ -137,7 +146,8 @@ def transcribe(
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED
 
-    sources, missing, remarks = find_sources(inputs, output)
+    client = ClientOptions(cache, requests_per_second)
+    sources, missing, remarks = find_sources(inputs, output, client)
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
@@ -174,7 +184,7 @@ def transcribe(
 
 def _check_unread(form: Form, options: Mapping[str, object]) -> None:
     """What makes no sense where nothing is read."""
-    if form is Form.text:
+    if form in (Form.text, Form.iiif):
         raise SpikeHTRError("--lines-only reads nothing, so there is no text: add -f page, alto, hocr or json")
     for name, given in options.items():
         if given:
@@ -187,7 +197,7 @@ def _check(form: Form, output: Path | None, **flags: bool) -> None:
         for name, wanted in flags.items():
             if wanted:
                 raise SpikeHTRError(f"--{name} needs a folder for the results: add --output DIR")
-        if form in (Form.page, Form.alto, Form.hocr):
+        if form in (Form.page, Form.alto, Form.hocr, Form.iiif):
             raise SpikeHTRError(f"--format {form.value} writes one file a page: add --output DIR")
         return
     if output.exists() and not output.is_dir():
@@ -201,7 +211,7 @@ def _check(form: Form, output: Path | None, **flags: bool) -> None:
 
 
 def _show(name: str, result: str, form: Form, sources: int) -> None:
-    from spikehtr.pages.writing import clean
+    from spikehtr.results.xml_text import clean
 
     if form is Form.text and sources > 1:
         typer.echo(f"==> {clean(name)} <==")

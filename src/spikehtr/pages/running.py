@@ -21,14 +21,19 @@ from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import draw
 from spikehtr.pages.page_images import page_image
 from spikehtr.pages.reading import Done, How, read_pages
+from spikehtr.pages.remote import manifest_of
 from spikehtr.pages.sealing import sealed
-from spikehtr.pages.tree import Page
-from spikehtr.pages.writing import clean
 from spikehtr.recognizer import Recognizer
+from spikehtr.results.page import Page
+from spikehtr.results.xml_text import clean
 
 _ROOTS: dict[Format, str] = {"page": "PcGts", "alto": "alto", "hocr": "html"}  # their root elements
 # What tells a file of a format from others of its suffix, beyond the root element.
-_MARKS: dict[Format, bytes] = {"json": rb'"format":\s*"spikehtr-page-1"', "hocr": rb"ocr_page|ocr-system"}
+_MARKS: dict[Format, bytes] = {
+    "json": rb'"format":\s*"spikehtr-page-1"',
+    "hocr": rb"ocr_page|ocr-system",
+    "iiif": rb'"type":\s*"AnnotationPage"',
+}
 _START = 1 << 14  # bytes of a file in which such a mark stands
 _NO_USE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # the next page could not be written either
 NAMED = 6  # files that are named at the end; of more, the folder is
@@ -87,6 +92,7 @@ class Run:
             "page": partial(page.to_page, glyphs=self.glyphs),
             "alto": partial(page.to_alto, glyphs=self.glyphs),
             "hocr": page.to_hocr,
+            "iiif": page.to_iiif,
         }
         return write[self.form](self.min_confidence)
 
@@ -100,9 +106,12 @@ def jobs_of(
         try:
             jobs = run.names.jobs(source)
         except SpikeHTRError as error:
-            run.failures.append(Failure(str(source.path), str(error)))
+            run.failures.append(Failure(source.title, str(error).removeprefix(f"{source.title}: ")))
             found(0)
             continue
+        if source.kind == "iiif":
+            problems = manifest_of(source.address, source.client).problems
+            run.failures += [Failure(source.title, problem) for problem in problems]
         found(len(jobs))
         if run.folder is not None:
             run.remarks += [_renamed(job) for job in jobs if job.renamed]
@@ -236,7 +245,8 @@ def _page_image(done: Done, run: Run) -> bytes | None:
         return None
     source = done.job.source
     image = load_colour(source, done.part, run.dpi)
-    return page_image(image, source.origin.name, done.part + 1, run.dpi if source.kind == "pdf" else None)
+    name = source.address or (source.image or source.path).name
+    return page_image(image, name, done.part + 1, run.dpi if source.kind == "pdf" else None)
 
 
 def _write_image(data: bytes, path: Path, results: Results) -> Path:
