@@ -88,7 +88,7 @@ def _by_persons(samples: Iterator[Sample], report: Report) -> Iterator[Sample]:
     for sample in samples:
         if sample.machine:
             message = f"{sample.text!r} is as the model read it: nobody has changed or confirmed it"
-            remedy = "correct it, or confirm it (docs/training.md), or take all such lines with --machine-lines"
+            remedy = "correct it, or confirm it (docs/how-to/correct-and-fine-tune.md), or take all such lines with --machine-lines"
             report.add(MACHINE, sample.origin, message, remedy, "warning")
         else:
             yield sample
