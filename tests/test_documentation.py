@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_verbs_options_and_settings_exist(page):
             options |= {"--version"} if hasattr(command, "commands") else set()
             named = [word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
             wrong += [f"{told}: {name}" for name in named if name not in options]
-            values = [after for word, after in zip(rest, rest[1:], strict=False) if word in ("-s", "--set")]
+            values = [after for word, after in pairwise(rest) if word in ("-s", "--set")]
             set_here = [value.partition("=")[0] for value in values if "." in value.partition("=")[0]]
             wrong += [f"{told}: {key}" for key in set_here if key not in keys]
             continue

@@ -110,7 +110,7 @@ class EncoderConfig(Section):
     channels: Annotated[tuple[Count, Count] | None, Field(strict=False)] = None
     """Channels of stages 1 and 2; unset: dim/4 and dim/2."""
     stem_stride: Stride = (1, 1)
-    """Height and width stride of the stem; above 1 a coarser grid from the start, with InkCoder's gates pooled to it."""
+    """Height and width stride of the stem; above 1 the grid is coarser from the start, InkCoder's gates are pooled."""
     strides: Annotated[tuple[Stride, Stride, Stride], Field(strict=False)] = ((1, 1), (2, 2), (2, 2))
     """Height and width strides of the three stages; with the stem's, the widths must multiply to 4."""
     expansion: Positive = 4.0

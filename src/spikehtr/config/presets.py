@@ -1,6 +1,7 @@
 """Presets, as what they change in the tree's defaults: the capacity tiers of Table 12 and the baselines.
 
-What the paper leaves open (depths, heads, ConvMix expansion) was worked out from its parameter counts: docs/explanation/network.md.
+What the paper leaves open (depths, heads, ConvMix expansion) was worked out from its parameter counts:
+docs/explanation/network.md.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 _NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
-# Swift's and fine's. With the price the mean firing rate over layers is below 0.06 (docs/explanation/training-spikes.md).
+# Swift's and fine's. With the price the mean firing rate over layers is below 0.06
+# (docs/explanation/training-spikes.md).
 _RECIPE = {
     "batch_size": 64,
     "optimizer": "muon",
