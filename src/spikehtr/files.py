@@ -53,6 +53,11 @@ def take_free_name(file: Path, target: Path) -> None:
         file.unlink()
 
 
+def write_json(path: Path, values: Any) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """What a JSON file holds; None where there is none."""
     if not path.is_file():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -10,6 +9,7 @@ import typer
 
 from spikehtr.cli.options import (
     AllowUnknown,
+    AsJson,
     CharsetMode,
     ConfigFile,
     MachineLines,
@@ -19,12 +19,13 @@ from spikehtr.cli.options import (
     TeacherModel,
     check_start,
     fine_tuned,
+    print_json,
     resolve,
     writable,
 )
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import whole_file
+from spikehtr.files import write_json
 
 if TYPE_CHECKING:
     from spikehtr.data.check import DataCheck
@@ -38,7 +39,6 @@ Sources = Annotated[
         "(iam, lam, read2016, page, alto, folder, parquet, ln, store).",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 app = typer.Typer(help="Look at data, compile it, make it.", no_args_is_help=True)
 
@@ -83,12 +83,10 @@ def check(
         found = check_data(sources, config, progress, machine_lines=machine_lines)
     with counting("compiling lines") as progress:
         found.stops = what_stops(job, model, found.report, progress)
-    text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
     if output:
-        with whole_file(output) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_json(output, found.to_dict())
     if as_json:
-        typer.echo(text)
+        print_json(found.to_dict())
     else:
         _print_splits(found)
         _print_problems(found.report, every)
@@ -107,7 +105,7 @@ def stats(sources: Sources, machine_lines: MachineLines = False, as_json: AsJson
     with counting("reading lines") as progress:
         found = check_data(sources, Config(), progress, deep=False, machine_lines=machine_lines)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+        print_json(found.to_dict())
     else:
         _print_splits(found)
         if found.report.counts:

@@ -16,6 +16,7 @@ from spikehtr.cli.options import (
     AllowUnknown,
     CharsetMode,
     ConfigFile,
+    Device,
     MachineLines,
     Overrides,
     Preset,
@@ -23,6 +24,7 @@ from spikehtr.cli.options import (
     TeacherModel,
     check_start,
     fine_tuned,
+    given_options,
     pick_device,
     resolve,
 )
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from spikehtr.config import Config
 
 
-_ANEW = {"output", "resume", "device", "devices"}  # what may be said of a run that goes on as it was begun
+_ANEW = {"--output", "--resume", "--device", "--devices"}  # what may be said of a run that goes on as it was begun
 
 
 def train(
@@ -80,7 +82,7 @@ def train(
     machine_lines: MachineLines = False,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Worst lines shown in the report, as pictures.")] = 20,
     half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    device: Device = "auto",
     devices: Annotated[int, typer.Option("--devices", min=1, help="How many GPUs, or CPU processes, to use.")] = 1,
 ) -> None:
     """Train a recogniser from scratch, or fine-tune one.
@@ -92,7 +94,7 @@ def train(
     """
     if not data and not resume:
         raise typer.BadParameter("name the lines to train on: -d FOLDER", ctx, param_hint="--data")
-    if not data and (said := _said(ctx)):
+    if not data and (said := [option for option in given_options(ctx) if option not in _ANEW]):
         raise SpikeHTRError(
             f"--resume without --data goes on as the run was begun: leave out {', '.join(said)}, "
             "or repeat the whole command that began it"
@@ -152,13 +154,6 @@ def train(
             raise typer.Exit(1)
         score = "no line to validate on; the last weights" if outcome.cer is None else f"best CER {outcome.cer:.2%}"
         typer.echo(f"{score}: {output / 'best.safetensors'}; how it went: {outcome.report}")
-
-
-def _said(ctx: typer.Context) -> list[str]:
-    """The options of this call that say how a run is begun."""
-    sources = {one: ctx.get_parameter_source(one.name or "") for one in ctx.command.params}
-    given = [one for one, source in sources.items() if source and source.name == "COMMANDLINE"]
-    return [one.opts[0] for one in given if one.name not in _ANEW]
 
 
 def settings(

@@ -25,7 +25,7 @@ from spikehtr.config import Config
 from spikehtr.data.formats import read
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import ImportReport, Sample, printable, without_text
+from spikehtr.data.samples import ImportReport, Sample, printable
 from spikehtr.text import normalise, show
 
 _CHUNK = 512
@@ -147,9 +147,6 @@ def _outline(line: NDArray[np.uint8]) -> int:
 def _note(sample: Sample, facts: Facts | ImageError, report: ImportReport) -> Facts | None:
     """Report what one sample alone shows; None where it cannot be used."""
     _check_unicode(sample, report)
-    if (empty := without_text(sample)) is not None:
-        report.add(empty.kind, empty.where, empty.message, empty.remedy)
-        return None
     if isinstance(facts, ImageError):
         report.add("unreadable image", sample.origin, str(facts), "replace the image, or take the line out")
         return None

@@ -24,7 +24,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluating import evaluate_lines
 from spikehtr.evaluation.writing import write_evaluation
-from spikehtr.files import read_json
+from spikehtr.files import read_json, write_json
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.profiling.baseline_counts import count_baseline
 from spikehtr.profiling.counts import run as count_layers
@@ -38,7 +38,6 @@ from spikehtr.training.devices import make_fabric
 from spikehtr.training.job import Job, carry_out
 from spikehtr.training.log import read_log
 from spikehtr.training.loop import BEST, LogEntry
-from spikehtr.training.records import write_json
 from spikehtr.weights import Loaded, load_model
 
 _WORST = 5  # lines shown in each report: a study has many

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -18,7 +18,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.data.formats import locate
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import read_json
+from spikehtr.files import read_json, write_json
 from spikehtr.training import verdict
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.datasets import TrainingSets, training_sets
@@ -27,7 +27,7 @@ from spikehtr.training.finetune import Handover, Mode, starting_weights
 from spikehtr.training.log import Log
 from spikehtr.training.loop import BEST, LogCallback, LogEntry, TrainingRun
 from spikehtr.training.monitoring import ProgressCallback
-from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
+from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment
 from spikehtr.training.teacher import Teacher, load_teacher
 from spikehtr.weights import BUNDLED, Loaded, load_model, update_notes
 
@@ -194,12 +194,14 @@ def carry_out(
                 if keep and run.leads:  # these weights are calibrated; few lines may not be enough to do it anew
                     known = {name: note for name, note in model.notes.items() if name in ("temperature", "calibration")}
                     update_notes(job.folder / BEST, known)
-        log = Log(run.folder, run.step) if run.leads else None
-        try:
-            run.fit(job.save_every, _with_log(log, tell))
-        finally:
-            if log is not None:
-                log.close()
+        with closing(Log(run.folder, run.step)) if run.leads else nullcontext() as log:
+            listeners = [listener for listener in (log, tell) if listener is not None]
+
+            def tell_all(entry: LogEntry) -> None:
+                for listener in listeners:
+                    listener(entry)
+
+            run.fit(job.save_every, tell_all)
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:
@@ -238,16 +240,6 @@ def _opening(run: TrainingRun, sets: TrainingSets) -> str:
     limit = f"of {steps}" if steps is not None else f"(the run takes {(seconds or 0) / 60:g} minutes)"
     world = f" x {run.fabric.world_size}" if run.fabric.world_size > 1 else ""
     return f"{sizes}, {len(sets.train.charset) - 1} characters; step {run.step} {limit} on {run.device}{world}"
-
-
-def _with_log(log: Log | None, tell: LogCallback | None) -> LogCallback:
-    def both(told: LogEntry) -> None:
-        if log is not None:
-            log(told)
-        if tell is not None:
-            tell(told)
-
-    return both
 
 
 @contextmanager

@@ -30,7 +30,6 @@ from spikehtr.training.fabric import Fabric
 from spikehtr.training.graphs import make_step
 from spikehtr.training.monitoring import LogCallback, LogEntry, Meter, ProgressCallback, TrainingError, validation_beat
 from spikehtr.training.optim import Schedule
-from spikehtr.training.step import Moment
 from spikehtr.training.teacher import Teacher
 from spikehtr.weights import save_model
 
@@ -247,7 +246,7 @@ class TrainingRun:
         settings = self.config.training
         rate = self.schedule.rate(self.step, self.progress)
         seed = settings.seed * _SEED_STRIDE + self.step + self.fabric.global_rank * _RANK_STRIDE
-        return self.take(batch, Moment(rate, seed), indices)
+        return self.take(batch, rate, seed, indices)
 
     def _validate(self) -> float | None:
         """CER of the averaged weights; each device reads its share of the lines."""
