@@ -44,8 +44,6 @@ def bench(
         Optional[int],
         typer.Option("--width", min=16, help="Width of the lines, pixels; by default the preset's data.max_width."),
     ] = None,
-    train: Annotated[bool, typer.Option("--train/--no-train", help="Time training steps.")] = True,
-    inference: Annotated[bool, typer.Option("--inference/--no-inference", help="Time forward passes.")] = True,
     reference: Annotated[
         bool, typer.Option("--reference/--no-reference", help="Time the reference too, where there is a fast path.")
     ] = True,
@@ -86,14 +84,12 @@ def bench(
     if output:
         writable(output, ".json")
     if cpu:
-        steps = given_options(ctx, "batch_size", "width", "train", "inference", "profile")
+        steps = given_options(ctx, "batch_size", "width", "profile")
         if given := ["--device"] * (device not in ("auto", "cpu")) + steps:
             raise SpikeHTRError(f"--cpu times whole calls on the CPU: leave out {', '.join(given)}")
         return _bench_cpu(presets, models, timesteps, overrides, data, lines or 16, rounds or 3, reference, output)
     if models or data or lines is not None:
         raise SpikeHTRError("--model, --data and --lines belong to --cpu")
-    if not (train or inference):
-        raise SpikeHTRError("nothing to time: leave out --no-train or --no-inference")
     from spikehtr.profiling.bench_cases import listed, named_configs, numbers
 
     # Made before torch is loaded, so that a mistyped name is answered at once.
@@ -106,11 +102,10 @@ def bench(
     from spikehtr.profiling.timing_table import save, show
 
     sizes = {True: 64, False: 256} if where.startswith("cuda") else {True: 2, False: 2}
-    kinds = [kind for kind, wanted in ((True, train), (False, inference)) if wanted]
     cases = [
-        Case(name, config, kind, batch_size or sizes[kind], width or config.data.max_width)
+        Case(name, config, train, batch_size or sizes[train], width or config.data.max_width)
         for name, config in configs
-        for kind in kinds
+        for train in (True, False)
     ]
     with counting("timing", len(cases)) as done:
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from spikehtr.profiling.diagnosis import Diagnosis
 
 
+_LABELS = 80  # of the network that is counted, blank included, as in the paper
+
+
 def profile(
     ctx: typer.Context,
     model: Annotated[
@@ -70,7 +73,6 @@ def profile(
             "--ratio", min=0.01, max=1.0, help="Share of the tokens that reaches the mixer (r); the paper's 0.68."
         ),
     ] = None,
-    vocab: Annotated[int, typer.Option("--vocab", min=2, help="Number of labels, blank included.")] = 80,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every layer, for programs.")] = False,
 ) -> None:
     """Measure a trained model on real lines, or count what a configuration costs.
@@ -84,7 +86,7 @@ def profile(
     (-p cnn-blstm, retsinas, htr-vt, kraken) has parameters and multiply-accumulates only.
     """
     if model is not None:
-        if given_options(ctx, "counts", "preset", "file", "width", "ratio", "vocab"):
+        if given_options(ctx, "counts", "preset", "file", "width", "ratio"):
             raise SpikeHTRError("MODEL brings its own settings: give --data with it (and -s), or --counts without it")
         if not data:
             raise SpikeHTRError(f"say what {model} shall read: --data")
@@ -98,7 +100,7 @@ def profile(
     if resolved.model.arch != "spike-htr":
         from spikehtr.profiling.baseline_counts import count_baseline
 
-        baseline = count_baseline(resolved, vocab, width or resolved.data.max_width, ratio)
+        baseline = count_baseline(resolved, _LABELS, width or resolved.data.max_width, ratio)
         if as_json:
             print_json(baseline.to_dict())
         else:
@@ -106,7 +108,7 @@ def profile(
         return
     from spikehtr.profiling.counts import count
 
-    found = count(resolved, vocab, width or 512, ratio)
+    found = count(resolved, _LABELS, width or 512, ratio)
     if as_json:
         print_json(found.to_dict())
     else:

@@ -78,8 +78,6 @@ class DataCheck:
                 "charset": "".join(sorted(s.charset)),
                 "width": _spread(s.widths),
                 "length": _spread(s.lengths),
-                "width_histogram": _histogram(s.widths),
-                "length_histogram": _histogram(s.lengths),
             }
         about = {"sources": self.sources, "ok": self.ok, "stops_training": self.stops}
         return {**about, "splits": splits, **self.report.to_dict()}
@@ -247,11 +245,6 @@ def _spread(values: list[int]) -> dict[str, float]:
         return {}
     low, median, high = np.percentile(values, [0, 50, 100])
     return {"min": float(low), "median": float(median), "max": float(high), "mean": float(np.mean(values))}
-
-
-def _histogram(values: list[int]) -> dict[str, list[float]]:
-    counts, edges = np.histogram(values, bins=min(20, max(1, len(set(values)))))
-    return {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]}
 
 
 def histogram_bars(values: list[int], bins: int = 16) -> str:
