@@ -140,8 +140,8 @@ def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):
         run = TrainingRun(config, lines, None, tmp_path / str(number), make_fabric("cuda", precision="fp32"))
         run.fit(tell=(told := Epochs()))
         losses.append([epoch.values["loss"] for epoch in told])
-        assert (getattr(run.take, "graphed", None) is not None) == graphs
-        assert not graphs or run.take.graphed.recordings.kept
+        assert (getattr(run.train_step, "graphed", None) is not None) == graphs
+        assert not graphs or run.train_step.graphed.recordings.kept
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)  # the same sums at another padding
 
 

@@ -71,7 +71,7 @@ def check(
     if output:
         writable(output)
     from spikehtr.data.check import check_data
-    from spikehtr.training.dry_run import what_stops
+    from spikehtr.training.dry_run import reason_to_stop
     from spikehtr.training.job import Job
     from spikehtr.weights import load_model
 
@@ -82,7 +82,7 @@ def check(
     with counting("checking lines") as progress:
         found = check_data(sources, config, progress, machine_lines=machine_lines)
     with counting("compiling lines") as progress:
-        found.stops = what_stops(job, model, found.report, progress)
+        found.stops = reason_to_stop(job, model, found.report, progress)
     if output:
         write_json(output, found.to_dict())
     if as_json:

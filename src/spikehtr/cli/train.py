@@ -119,8 +119,8 @@ def train(
                 f"-s training.batch_size={preset_size} for those"
             )
 
-    from spikehtr.training.devices import make_fabric, part
-    from spikehtr.training.job import Job, carry_out
+    from spikehtr.training.devices import close_process_group, make_fabric
+    from spikehtr.training.job import Job, run_job
     from spikehtr.weights import load_header, load_model
 
     begun = None if data else Job.begun(output)
@@ -141,11 +141,11 @@ def train(
     job.claim_folder()
     fabric = make_fabric(chosen, devices, job.config.training.precision)
     fabric.launch()
-    with ExitStack() as last, _one_speaks(fabric), training_progress(typer.echo) as shown:
-        last.callback(part)
+    with ExitStack() as last, _only_first_prints(fabric), training_progress(typer.echo) as shown:
+        last.callback(close_process_group)
         if model:
             typer.echo(_fine_tuning(job.config, by_epochs=not (job.max_steps or job.max_minutes)))
-        outcome = carry_out(job, fabric, typer.echo, shown.tell, shown.reading, model, shown.beat)
+        outcome = run_job(job, fabric, typer.echo, shown.tell, shown.reading, model, shown.beat)
         if not outcome.finished:
             again = ["spikehtr", "train", "-o", str(output), "--resume"]
             again += [] if device == "auto" else ["--device", device]
@@ -203,7 +203,7 @@ def _fine_tuning(config: Config, by_epochs: bool) -> str:
 
 
 @contextmanager
-def _one_speaks(fabric: Fabric) -> Iterator[None]:
+def _only_first_prints(fabric: Fabric) -> Iterator[None]:
     """With several processes, the first one prints and takes the others down with it when it fails."""
     if not fabric.is_global_zero:
         with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
