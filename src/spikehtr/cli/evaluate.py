@@ -22,6 +22,7 @@ from spikehtr.cli.options import (
 )
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import make_folder
 
 if TYPE_CHECKING:
     from spikehtr.config import Config
@@ -91,7 +92,7 @@ def evaluate(
         _check_calibration(models, split)
     split = split or ("validation" if calibrate else "test")
     chosen = pick_device(device)
-    from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
+    from spikehtr.evaluation.writing import whole_result, write_evaluation
 
     if output:
         from spikehtr.studies.tasks import STUDY

@@ -13,6 +13,7 @@ import typer
 from spikehtr.cli.options import ConfigFile, Preset, given_options, pick_device, print_json, resolve, which_split
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import make_folder
 
 if TYPE_CHECKING:
     from spikehtr.profiling.baseline_counts import BaselineCounts
@@ -127,8 +128,6 @@ def _measure(
     pj_byte: float | None,
     as_json: bool,
 ) -> None:
-    from spikehtr.evaluation.writing import make_folder
-
     chosen = pick_device(device)
     if output:
         make_folder(output)

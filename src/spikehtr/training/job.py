@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -18,7 +17,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.data.formats import locate
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import read_json, write_json
+from spikehtr.files import make_folder, read_json, write_json
 from spikehtr.training import verdict
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.datasets import TrainingSets, training_sets
@@ -83,12 +82,7 @@ class Job:
             raise SpikeHTRError(
                 f"{self.folder} holds a run already: add --resume to go on with it, or name another folder"
             )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder):
-                pass
-        except OSError as error:
-            raise SpikeHTRError(f"{self.folder}: cannot be written ({error.strerror}); name another folder") from None
+        make_folder(self.folder)
 
 
 def _from_anywhere(model: Path) -> Path:
