@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from spikehtr.cli.options import writable
+from spikehtr.cli.options import AsJson, Device, print_json, writable
 from spikehtr.cli.progress import counting
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Language models of characters, which help reading (--lm).", no_args_is_help=True)
 
 LMFile = Annotated[Path, typer.Argument(metavar="LM", help="A language model (.safetensors).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 @app.command()
@@ -81,7 +79,7 @@ def tune(
     model: Annotated[Path, typer.Option("--model", "-m", help="The network it is to help (.safetensors).")] = Path(
         "bundled"
     ),
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Find out what a language model should count beside a network, and note it in the language model's file.
 
@@ -180,7 +178,7 @@ def _show(file: Path, as_json: bool) -> None:
         **model.notes,
     }
     if as_json:
-        typer.echo(json.dumps(facts | {"alphabet": "".join(model.vocabulary.characters)}, indent=2, ensure_ascii=False))
+        print_json(facts | {"alphabet": "".join(model.vocabulary.characters)})
         return
     typer.echo(
         f"{file}: order {model.order}, {facts['characters']} characters, {model.arcs} n-grams, "

@@ -18,23 +18,12 @@ NO_TEXT = "no text"  # the kind of problem that a line without a transcript is
 MACHINE = "machine-read"  # a line as a model read it, which no person changed or confirmed
 WORDS_ONLY = "words corrected"  # such a line, of which a person changed words, but not the text
 
-# How people name their splits.
-SPLIT_NAMES: dict[str, Split] = {
-    "train": "train",
-    "training": "train",
-    "trainset": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "validationset": "validation",
-    "validationset1": "validation",
-    "validationset2": "validation",
-    "dev": "validation",
-    "eval": "validation",
-    "test": "test",
-    "testset": "test",
-    "testing": "test",
+_HOW_PEOPLE_NAME_SPLITS: dict[Split, tuple[str, ...]] = {
+    "train": ("train", "training", "trainset"),
+    "validation": ("validation", "val", "valid", "validationset", "validationset1", "validationset2", "dev", "eval"),
+    "test": ("test", "testset", "testing"),
 }
+SPLIT_NAMES = {name: split for split, names in _HOW_PEOPLE_NAME_SPLITS.items() for name in names}
 
 
 def split_named(name: str) -> Split | None:
@@ -81,8 +70,9 @@ def machine_lines_remark(left_out: int, used: int, option: str = "--machine-line
             f"all {left_out} lines are as the model read them" if left_out > 1 else "the line is as the model read it"
         )
         return (
-            f"{which}, so that none is left: correct some, or confirm those that are right (docs/training.md says "
-            f"how), or take them as they are with {option} (`train`, `data compile`)"
+            f"{which}, so that none is left: correct some, or confirm those that are right "
+            "(docs/how-to/correct-and-fine-tune.md says how), or take them as they are with "
+            f"{option} (`train`, `data compile`)"
         )
     are = "are as the model read them" if left_out > 1 else "is as the model read it"
     return f"{left_out} of {left_out + used} lines {are}: left out; {option} takes them"
@@ -146,9 +136,10 @@ class ImportReport:
         return {"used": self.used, "counts": counts, "problems": [asdict(p) for p in self.problems]}
 
 
-def without_text(sample: Sample) -> Problem | None:
-    """The problem of a line of whose transcript nothing is left."""
-    if normalise(sample.text):
-        return None
-    message = f"nothing is left of {sample.text!r} after normalisation"
-    return Problem(NO_TEXT, sample.origin, message, "transcribe it")
+def has_text(text: str, where: object, report: ImportReport) -> bool:
+    """Whether anything is left of a transcript once it is normalised; if not, that is reported."""
+    if normalise(text):
+        return True
+    message = "the line has no transcript" if not text.strip() else f"nothing is left of {text[:40]!r} when normalised"
+    report.add(NO_TEXT, where, message, "transcribe the line, or take it out of the data", "warning")
+    return False
