@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from spikehtr.profiling.bench_cases import listed, named_configs, numbers
-from spikehtr.profiling.steps import Case
-from spikehtr.profiling.timing import benchmark
+from spikehtr.profiling.benchmark_steps import Case
+from spikehtr.profiling.step_timing import benchmark
 from spikehtr.profiling.timing_table import save, show
 
 

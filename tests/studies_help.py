@@ -5,7 +5,7 @@ import json
 from PIL import Image
 
 from conftest import MICRO, draw_line
-from spikehtr.studies.results import Reading, Row, Run
+from spikehtr.studies.study_runs import Reading, Row, Run
 
 SMALL = MICRO | {
     "model.dim": 16,

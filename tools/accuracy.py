@@ -13,9 +13,9 @@ from pathlib import Path
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.studies.results import gather
-from spikehtr.studies.tables import Table, tables, to_markdown
-from spikehtr.studies.tasks import Plan
+from spikehtr.studies.study_plan import Plan
+from spikehtr.studies.study_runs import gather
+from spikehtr.studies.study_tables import Table, tables, to_markdown
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PAGE, KEPT = RESULTS / "accuracy.md", RESULTS / "main"

@@ -5,10 +5,10 @@ import json
 import pytest
 from cli_help import run
 
-from spikehtr.studies.plan import Study, load_study
-from spikehtr.studies.plot import study_figure
-from spikehtr.studies.results import Block, gather
-from spikehtr.studies.tasks import Plan
+from spikehtr.studies.study_overlay import Study, load_study
+from spikehtr.studies.study_plan import Plan
+from spikehtr.studies.study_plot import study_figure
+from spikehtr.studies.study_runs import Block, gather
 from spikehtr.weights import load_model, save_model
 from studies_help import SETTINGS, row, write_lines
 

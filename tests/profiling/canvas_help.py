@@ -7,7 +7,7 @@ from spikehtr.assets import SAMPLE_LINE
 from spikehtr.data.geometry import fit_line, paper_level
 from spikehtr.data.images import load_line
 from spikehtr.profiling.ledger import Ledger
-from spikehtr.profiling.recording import Measured, recording
+from spikehtr.profiling.record_activity import Measured, recording
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from conftest import micro
 from spikehtr import Config, SpikeHTR
 from spikehtr.profiling.counts import build, component, count, counted_layers, eligible_share, is_spikes
-from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
+from spikehtr.profiling.paper_names import ENCODER, MIXER, group, spiking_modules
 
 TIERS = [("tiny", 8.5), ("small", 18.6), ("medium", 39.9), ("base", 76.66), ("swift", 5.1), ("fine", 8.5)]
 

@@ -10,8 +10,8 @@ from spikehtr.profiling.counts import build
 from spikehtr.profiling.diagnosis_page import distribution_table
 from spikehtr.profiling.extent import watched
 from spikehtr.profiling.firing import Firing, by_stage, distribution, global_rate, recorded_firing, shares
-from spikehtr.profiling.names import ENCODER, MIXER, spiking_modules
-from spikehtr.profiling.recording import recording
+from spikehtr.profiling.paper_names import ENCODER, MIXER, spiking_modules
+from spikehtr.profiling.record_activity import recording
 
 VARIANTS = [
     {},

@@ -2,7 +2,7 @@ import pytest
 
 from conftest import draw_line
 from spikehtr.config import Config
-from spikehtr.profiling.inkplot import ink_figure, trace_line
+from spikehtr.profiling.entry_figures import ink_figure, trace_line
 
 
 def figure_of(line, steps):

@@ -14,7 +14,7 @@ from spikehtr.model.mixer import MatchedMean
 from spikehtr.profiling.counts import build, count
 from spikehtr.profiling.extent import Extent
 from spikehtr.profiling.ledger import LayerWork, _convolution, _linear, _matched
-from spikehtr.profiling.recording import recording, with_changes
+from spikehtr.profiling.record_activity import recording, with_changes
 
 
 def extent_of(widths, canvas):

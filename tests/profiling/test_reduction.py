@@ -9,7 +9,15 @@ from spikehtr.config import Config
 from spikehtr.data.batching import to_batch
 from spikehtr.errors import SpikeHTRError
 from spikehtr.profiling.counts import build
-from spikehtr.profiling.reduction import FILLED, LEFT, LIKELY, UNCERTAIN, _kinds, reduction_figure, trace_reduction
+from spikehtr.profiling.reduction_figure import (
+    FILLED,
+    LEFT,
+    LIKELY,
+    UNCERTAIN,
+    _kinds,
+    reduction_figure,
+    trace_reduction,
+)
 from spikehtr.text import Charset
 
 CHARSET = Charset(tuple("abcdefgh"))

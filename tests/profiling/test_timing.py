@@ -7,10 +7,10 @@ from steps_help import CPU, case
 from conftest import ask_for
 from spikehtr import ops
 from spikehtr.errors import SpikeHTRError
-from spikehtr.profiling import timing
+from spikehtr.profiling import step_timing as timing
+from spikehtr.profiling.benchmark_steps import FAST, REFERENCE, Step
 from spikehtr.profiling.roofline import Ceilings
-from spikehtr.profiling.steps import FAST, REFERENCE, Step
-from spikehtr.profiling.timing import benchmark, run_case
+from spikehtr.profiling.step_timing import benchmark, run_case
 
 CEILINGS = Ceilings(1e9, 1e9)
 

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.evaluating import line_facts
+from spikehtr.evaluation.evaluation import line_facts
 from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.summary import summarise
-from spikehtr.studies.keeping import holds_kept, keep
-from spikehtr.studies.plan import load_study
-from spikehtr.studies.rendering import to_json
-from spikehtr.studies.results import KEPT, gather
-from spikehtr.studies.tables import tables
-from spikehtr.studies.tasks import RESULT, STUDY, Plan
+from spikehtr.studies.archive import holds_kept, keep
+from spikehtr.studies.study_overlay import load_study
+from spikehtr.studies.study_page import to_json
+from spikehtr.studies.study_plan import RESULT, STUDY, Plan
+from spikehtr.studies.study_runs import KEPT, gather
+from spikehtr.studies.study_tables import tables
 from spikehtr.training.records import write_json
 
 ONE, OTHER = "fine-t1", "retsinas-64"

@@ -8,7 +8,7 @@ import pytest
 from spikehtr.config import PRESETS, Config
 from spikehtr.config.presets import FINE_TUNING
 from spikehtr.errors import SpikeHTRError
-from spikehtr.studies.plan import load_study, study_names
+from spikehtr.studies.study_overlay import load_study, study_names
 
 OURS = sorted((Path(__file__).parents[2] / "benchmarks" / "studies").glob("*.yaml"))
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "spike-htr.tex"
@@ -90,7 +90,7 @@ def test_what_does_not_run_says_why(monkeypatch):
     assert study.left_out(study.variant("base-t2")) == "not run: ask for it with --only base-t2"
     assert study.left_out(study.variant("base-t2"), ("base-t2",)) == ""
     assert study.left_out(study.variant("tiny-t1"), ("base-t2",)) == "not run: not asked for"
-    monkeypatch.setattr("spikehtr.studies.plan.PRESETS", tuple(p for p in PRESETS if p != "swift"))
+    monkeypatch.setattr("spikehtr.studies.study_overlay.PRESETS", tuple(p for p in PRESETS if p != "swift"))
     assert study.left_out(study.variant("swift-t1")) == "not run: there is no preset called swift"
 
 

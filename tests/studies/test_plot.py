@@ -1,8 +1,8 @@
 import pytest
 
-from spikehtr.studies.plan import Paper, load_study
-from spikehtr.studies.plot import study_figure
-from spikehtr.studies.results import Block
+from spikehtr.studies.study_overlay import Paper, load_study
+from spikehtr.studies.study_plot import study_figure
+from spikehtr.studies.study_runs import Block
 from studies_help import row
 
 

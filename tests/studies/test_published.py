@@ -6,8 +6,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from spikehtr.studies.rendering import MARKDOWN, render
-from spikehtr.studies.tasks import Plan
+from spikehtr.studies.study_page import MARKDOWN, render
+from spikehtr.studies.study_plan import Plan
 
 ROOT = Path(__file__).parents[2]
 MAIN = ROOT / "docs" / "results" / "main"

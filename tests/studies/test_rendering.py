@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 from spikehtr.report import environment
-from spikehtr.studies.plan import load_study
-from spikehtr.studies.rendering import made_with, render
-from spikehtr.studies.results import Block
-from spikehtr.studies.tasks import FAILED, Plan, run_folder
+from spikehtr.studies.study_overlay import load_study
+from spikehtr.studies.study_page import made_with, render
+from spikehtr.studies.study_plan import FAILED, Plan, run_folder
+from spikehtr.studies.study_runs import Block
 from studies_help import row
 
 

@@ -5,10 +5,10 @@ import math
 import pytest
 
 from spikehtr.studies.comparisons import orderings
-from spikehtr.studies.plan import load_study
-from spikehtr.studies.results import Block
 from spikehtr.studies.seeds import t_quantile
-from spikehtr.studies.tables import tables
+from spikehtr.studies.study_overlay import load_study
+from spikehtr.studies.study_runs import Block
+from spikehtr.studies.study_tables import tables
 from studies_help import row
 
 CHARACTERS = 600  # of a reading: one error more is 1 / 600

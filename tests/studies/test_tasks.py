@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.studies.plan import load_study
-from spikehtr.studies.tasks import STUDY, TASK, Plan, Task, name_data
+from spikehtr.studies.study_overlay import load_study
+from spikehtr.studies.study_plan import STUDY, TASK, Plan, Task, name_data
 
 
 def plan(folder, **changes):

@@ -12,7 +12,7 @@ from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
-    from spikehtr.profiling.timing import Report
+    from spikehtr.profiling.step_timing import Report
 
 
 def bench(
@@ -107,8 +107,8 @@ def bench(
     where = pick_device(device)
     import torch
 
-    from spikehtr.profiling.steps import Case
-    from spikehtr.profiling.timing import benchmark
+    from spikehtr.profiling.benchmark_steps import Case
+    from spikehtr.profiling.step_timing import benchmark
     from spikehtr.profiling.timing_table import save, show
 
     sizes = {True: 64, False: 256} if where.startswith("cuda") else {True: 2, False: 2}

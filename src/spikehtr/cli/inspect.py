@@ -87,7 +87,7 @@ def _inkcoder(image: Path, chosen: Config, loaded: Loaded | None, target: Path) 
 
     from spikehtr.data.geometry import fit_line
     from spikehtr.data.images import load_line
-    from spikehtr.profiling.inkplot import draw, trace_line
+    from spikehtr.profiling.entry_figures import draw, trace_line
 
     line = fit_line(load_line(image), model.height, chosen.data.max_width, chosen.data.straighten)
     entry = _entry(loaded)
@@ -114,7 +114,7 @@ def _streams(image: Path, chosen: Config, loaded: Loaded | None, target: Path) -
 def _reduction(image: Path, loaded: Loaded, target: Path) -> None:
     from spikehtr.data.geometry import fit_line
     from spikehtr.data.images import load_line
-    from spikehtr.profiling.reduction import reduction_figure, trace_reduction
+    from spikehtr.profiling.reduction_figure import reduction_figure, trace_reduction
 
     data = loaded.config.data
     line = fit_line(load_line(image), loaded.config.model.height, data.max_width, data.straighten)

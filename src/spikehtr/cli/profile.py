@@ -135,7 +135,7 @@ def _measure(
 ) -> None:
     from spikehtr.cli.options import pick_device
     from spikehtr.cli.progress import counting
-    from spikehtr.evaluation.writing import make_folder
+    from spikehtr.evaluation.write_report import make_folder
 
     chosen = pick_device(device)
     if output:
@@ -144,7 +144,7 @@ def _measure(
     from spikehtr.data.compiling import open_lines
     from spikehtr.profiling.diagnosis import diagnose, lines_to_read, some
     from spikehtr.profiling.energy import PJ_BYTE
-    from spikehtr.profiling.recording import require_spiking
+    from spikehtr.profiling.record_activity import require_spiking
     from spikehtr.weights import load_model, read_with
 
     loaded = read_with(load_model(model), overrides)
@@ -183,7 +183,7 @@ def _measure(
 
 def _told(found: Diagnosis) -> Iterator[str]:
     """What a terminal shows."""
-    from spikehtr.evaluation.tables import columns
+    from spikehtr.evaluation.rate_tables import columns
     from spikehtr.profiling import diagnosis_page as tables
 
     for name, value in tables.about_rows(found.about):

@@ -15,7 +15,7 @@ from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.studies.runner import Carried
-    from spikehtr.studies.tasks import Plan, Task
+    from spikehtr.studies.study_plan import Plan, Task
 
 
 def study(
@@ -85,10 +85,10 @@ def study(
     The same command again goes on where it was stopped (Ctrl-C, SIGTERM, a kill); finished runs are kept, and --seeds
     may grow. Each run's folder is what `train` writes, with validation/ and test/ as `evaluate` writes them.
     """
-    from spikehtr.studies.keeping import check_target, holds_kept
-    from spikehtr.studies.plan import load_study
-    from spikehtr.studies.rendering import render
-    from spikehtr.studies.tasks import Plan, name_data
+    from spikehtr.studies.archive import check_target, holds_kept
+    from spikehtr.studies.study_overlay import load_study
+    from spikehtr.studies.study_page import render
+    from spikehtr.studies.study_plan import Plan, name_data
 
     chosen = load_study(name)
     if only_render:
@@ -131,7 +131,7 @@ def study(
     if not tasks:
         reasons = "; ".join(f"{variant.name}: {why}" for variant, why in plan.variants())
         raise SpikeHTRError(f"no variant of {chosen.name} can run here ({reasons})")
-    from spikehtr.studies.reusing import made_elsewhere, take_over
+    from spikehtr.studies.reuse import made_elsewhere, take_over
 
     if kept is not None:
         check_target(plan, kept)
@@ -164,9 +164,9 @@ def _keep(plan: Plan, folder: Path | None) -> None:
     """The results without text, where the user asked for them, and what is made of all that are there."""
     if folder is None:
         return
-    from spikehtr.studies.keeping import keep
-    from spikehtr.studies.rendering import render
-    from spikehtr.studies.tasks import Plan
+    from spikehtr.studies.archive import keep
+    from spikehtr.studies.study_page import render
+    from spikehtr.studies.study_plan import Plan
 
     number = keep(plan, folder)
     typer.echo(f"{number} {'runs' if number > 1 else 'run'} kept in {folder}, without any line's text")
@@ -185,7 +185,7 @@ def _devices(wanted: str) -> list[str]:
 
 
 def _tell_plan(plan: Plan, tasks: Sequence[Task], made: Mapping[Path, Task], devices: Sequence[str], jobs: int) -> None:
-    from spikehtr.evaluation.tables import columns
+    from spikehtr.evaluation.rate_tables import columns
     from spikehtr.studies.estimating import minutes_of
 
     minutes = dict(zip((task.folder for task in tasks), minutes_of(tasks, devices[0]), strict=True))

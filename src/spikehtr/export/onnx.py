@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.export import double, recurrent
-from spikehtr.export.reading import describe, parse, recognizer
+from spikehtr.export.exported_reader import describe, parse, recognizer
 from spikehtr.export.tracing import INPUTS, OUTPUTS, need, quiet, trace
 from spikehtr.files import whole_file
 from spikehtr.recognizer import Recognizer

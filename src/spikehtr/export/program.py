@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spikehtr.errors import SpikeHTRError, reason_of
-from spikehtr.export.reading import describe, parse, recognizer
+from spikehtr.export.exported_reader import describe, parse, recognizer
 from spikehtr.export.tracing import quiet, trace
 from spikehtr.files import whole_file
 from spikehtr.recognizer import Recognizer

@@ -28,7 +28,7 @@ from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.mixer import MatchedMean, TokenConv
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.model.watching import watch
-from spikehtr.profiling.names import group, spiking_modules
+from spikehtr.profiling.paper_names import group, spiking_modules
 
 PAPER_RATIO = 0.68  # r, the reduction the paper counts its arithmetic at
 LARGEST_COUNT = 16

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spikehtr.files import whole_file
-from spikehtr.profiling.cpu import CPUReport, LayerCost
+from spikehtr.profiling.cpu_timing import CPUReport, LayerCost
 
 
 def save(report: CPUReport, output: Path | None) -> None:

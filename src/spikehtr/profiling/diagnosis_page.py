@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spikehtr.evaluation.tables import percent
-from spikehtr.evaluation.writing import make_folder, write_json, write_table
+from spikehtr.evaluation.rate_tables import percent
+from spikehtr.evaluation.write_report import make_folder, write_json, write_table
 from spikehtr.files import whole_file
 from spikehtr.profiling import published
 from spikehtr.profiling.diagnosis import Diagnosis
 from spikehtr.profiling.energy import E_AC, E_MAC, PJ_ADD_INT32, PJ_MAC_INT8, RHO, RHOS
-from spikehtr.profiling.figures import energy_figure, firing_figure
 from spikehtr.profiling.firing import Firing, by_stage, distribution, shares
+from spikehtr.profiling.firing_figures import energy_figure, firing_figure
 from spikehtr.report import Report, environment
 
 _TOP = 5

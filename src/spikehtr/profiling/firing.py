@@ -21,7 +21,7 @@ from spikehtr.model.masking import valid_mask
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.model.watching import watch
 from spikehtr.profiling.extent import Extent
-from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
+from spikehtr.profiling.paper_names import ENCODER, MIXER, group, spiking_modules
 
 
 @dataclass

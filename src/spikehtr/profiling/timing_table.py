@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spikehtr.files import whole_file
-from spikehtr.profiling.timing import Report
+from spikehtr.profiling.step_timing import Report
 
 _SHOWN = 10  # kernels of a step; the file has all
 

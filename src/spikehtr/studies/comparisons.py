@@ -8,10 +8,11 @@ from itertools import product
 from typing import Any
 
 from spikehtr.evaluation.intervals import paired_bootstrap
-from spikehtr.evaluation.summary import clusters_of, finite
-from spikehtr.studies.plan import Metric, Study, Variant
-from spikehtr.studies.results import Block, Row
+from spikehtr.evaluation.rates import finite
+from spikehtr.evaluation.summary import clusters_of
 from spikehtr.studies.seeds import difference_interval
+from spikehtr.studies.study_overlay import Metric, Study, Variant
+from spikehtr.studies.study_runs import Block, Row
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import torch
 
 from spikehtr.config import Config
 from spikehtr.data.compiling import open_lines
-from spikehtr.profiling.steps import ink_lines
+from spikehtr.profiling.benchmark_steps import ink_lines
 from spikehtr.registry import build
-from spikehtr.studies.tasks import Task
+from spikehtr.studies.study_plan import Task
 from spikehtr.training.losses import spike_htr_loss
 from spikehtr.training.sets import split_rows
 

@@ -22,16 +22,16 @@ from spikehtr.config import Config
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.evaluating import evaluate_lines
-from spikehtr.evaluation.writing import write_evaluation
+from spikehtr.evaluation.evaluation import evaluate_lines
+from spikehtr.evaluation.write_report import write_evaluation
 from spikehtr.files import read_json
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.profiling.baseline_counts import count_baseline
 from spikehtr.profiling.counts import run as count_layers
 from spikehtr.profiling.diagnosis import some
 from spikehtr.profiling.firing import distribution
-from spikehtr.profiling.recording import measure
-from spikehtr.studies.tasks import LOG, RESULT, STOPPED, Task
+from spikehtr.profiling.record_activity import measure
+from spikehtr.studies.study_plan import LOG, RESULT, STOPPED, Task
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.job import Job, carry_out

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from spikehtr.errors import SpikeHTRError
+from spikehtr.profiling.benchmark_steps import FAST, REFERENCE, Case, Step, chosen, has_fast_path
 from spikehtr.profiling.roofline import Ceilings, measure_ceilings, step_roofline, synchronize
-from spikehtr.profiling.steps import FAST, REFERENCE, Case, Step, chosen, has_fast_path
 
 _WARM = 3
 _BURST = 0.5  # seconds of steps between two looks at the clock

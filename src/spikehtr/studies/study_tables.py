@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spikehtr.studies.comparisons import Ordering, orderings, pairs
-from spikehtr.studies.plan import Fact, Study
-from spikehtr.studies.results import SPLITS, Block, Estimate, Row
+from spikehtr.studies.study_overlay import Fact, Study
+from spikehtr.studies.study_runs import SPLITS, Block, Estimate, Row
 
 _FACTS: dict[Fact, tuple[str, str, float]] = {  # head, format, factor
     "r": ("r", ".2f", 1),

@@ -7,7 +7,7 @@ import torch
 
 from conftest import micro
 from spikehtr import SpikeHTR
-from spikehtr.evaluation.ways import NOISE, Noisy, agree
+from spikehtr.evaluation.agreement import NOISE, Noisy, agree
 from spikehtr.readers.torch import DoubleReader, TorchReader
 
 

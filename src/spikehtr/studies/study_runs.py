@@ -15,9 +15,9 @@ from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.rates import Edits
 from spikehtr.evaluation.summary import MAIN
 from spikehtr.files import read_json
-from spikehtr.studies.plan import Fact, Metric, Variant
 from spikehtr.studies.seeds import Spread, mean_interval, pooled
-from spikehtr.studies.tasks import FAILED, RESULT, Plan, run_folder
+from spikehtr.studies.study_overlay import Fact, Metric, Variant
+from spikehtr.studies.study_plan import FAILED, RESULT, Plan, run_folder
 
 Key = tuple[str, str]  # a line's set, and its id there
 SPLITS = ("validation", "test")

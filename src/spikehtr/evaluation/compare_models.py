@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.evaluating import Evaluation
+from spikehtr.evaluation.evaluation import Evaluation
 from spikehtr.evaluation.intervals import paired_bootstrap
 from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.rates import character_edits, total
-from spikehtr.evaluation.summary import MAIN, clusters_of, finite, resampling
-from spikehtr.evaluation.tables import columns, interval_note, percent
-from spikehtr.evaluation.writing import make_folder, show_line, write_evaluation, write_json, write_table
+from spikehtr.evaluation.rate_tables import columns, interval_note, percent
+from spikehtr.evaluation.rates import character_edits, finite, total
+from spikehtr.evaluation.summary import MAIN, clusters_of, resampling
+from spikehtr.evaluation.write_report import make_folder, show_line, write_evaluation, write_json, write_table
 from spikehtr.report import Report, environment
 
 A, B = "A", "B"

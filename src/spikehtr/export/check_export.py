@@ -1,7 +1,7 @@
 """Is a file the model it was made from? Both read the same lines: texts, error rates, speed.
 
 The model is read by `model/` itself, the reference, not by a faster reader; and a spiking one once more in double
-precision, which says how many texts hang on a last digit (`spikehtr.evaluation.ways`).
+precision, which says how many texts hang on a last digit (`spikehtr.evaluation.agreement`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.intervals import paired_bootstrap
 from spikehtr.evaluation.predict import predict
-from spikehtr.evaluation.rates import character_edits, total
-from spikehtr.evaluation.summary import clusters_of, finite, resampling
-from spikehtr.evaluation.tables import interval_note, percent
+from spikehtr.evaluation.rate_tables import interval_note, percent
+from spikehtr.evaluation.rates import character_edits, finite, total
+from spikehtr.evaluation.summary import clusters_of, resampling
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.network import Network
 from spikehtr.model.watching import watch

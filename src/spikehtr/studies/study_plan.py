@@ -10,10 +10,10 @@ from typing import Any
 
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.sets import short_names
-from spikehtr.evaluation.writing import make_folder
+from spikehtr.evaluation.evaluation import short_names
+from spikehtr.evaluation.write_report import make_folder
 from spikehtr.files import read_json
-from spikehtr.studies.plan import Study, Variant
+from spikehtr.studies.study_overlay import Study, Variant
 from spikehtr.training.records import write_json
 
 STUDY, TASK, RESULT, FAILED, LOG = "study.json", "task.json", "result.json", "error.txt", "run.log"

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from spikehtr.studies.comparisons import number
-from spikehtr.studies.plan import Study, Variant
-from spikehtr.studies.results import Block, Estimate
+from spikehtr.studies.study_overlay import Study, Variant
+from spikehtr.studies.study_runs import Block, Estimate
 
 _SPLITS = (("validation", "#0072b2", "o", -0.16), ("test", "#d55e00", "s", 0.16))  # colour-blind safe, shapes differ
 _PAPER = (("#009e73", "^"), ("#cc79a7", "D"), ("0.35", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("0.6", "*"))

@@ -1,4 +1,4 @@
-"""An evaluation as files: `evaluation.json`, `report.html`, `worst.png` and `lines.tsv`."""
+"""An evaluation as files: `report.html`, `evaluation.json` and `lines.tsv`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from PIL import Image
 from rapidfuzz.distance import Levenshtein
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.evaluating import Evaluation, line_facts, worst_first
+from spikehtr.evaluation.evaluation import Evaluation, line_facts, worst_first
 from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.reliability import draw_reliability
-from spikehtr.evaluation.tables import (
+from spikehtr.evaluation.rate_tables import (
     CALIBRATION_HEAD,
     about_rows,
     calibration_note,
@@ -33,7 +32,7 @@ from spikehtr.evaluation.tables import (
     rate_rows,
     set_table,
 )
-from spikehtr.evaluation.worst import ReadLine, draw_worst
+from spikehtr.evaluation.reliability import draw_reliability
 from spikehtr.files import whole_file
 from spikehtr.report import Report, environment, marked
 
@@ -46,8 +45,7 @@ _COLUMNS = ("set", "id", "document", "reference", "text", "confidence", "errors"
 def write_evaluation(folder: Path, evaluation: Evaluation, worst: int = 20, command: str | None = None) -> list[Path]:
     """Write everything about an evaluation into `folder`, made where it is missing; the files, the page first.
 
-    `worst` lines at most are drawn; without a wrong line, or with `worst` 0, there is no `worst.png`, and one of an
-    earlier evaluation goes. `command` is shown on the page.
+    `worst` lines at most are drawn on the page. `command` is shown there, too.
     """
     chosen = worst_first(evaluation.predictions)[:worst]
     made_by = environment(evaluation.about.get("device", "cpu"))
@@ -57,12 +55,7 @@ def write_evaluation(folder: Path, evaluation: Evaluation, worst: int = 20, comm
     write_json(files[1], whole_result(evaluation) | {"environment": made_by})
     facts = [line_facts(p) for p in evaluation.predictions]
     write_table(files[2], _COLUMNS, ([line[name] for name in _COLUMNS] for line in facts))
-    sheet = folder / "worst.png"
-    if not chosen:
-        sheet.unlink(missing_ok=True)
-        return files
-    draw_worst([_read_line(evaluation, i) for i in chosen], sheet)
-    return [*files, sheet]
+    return files
 
 
 def whole_result(evaluation: Evaluation) -> dict[str, Any]:
@@ -79,11 +72,7 @@ def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], 
     report.text(f"{right} {interval_note(result)}")
     if worst:
         report.heading("Worst lines")
-        report.text("Highest character error rate first. Marked: what has to change in one text to get the other.")
-        _lines(report, evaluation, worst[:_OPEN])
-        if rest := worst[_OPEN:]:
-            with report.details(f"{len(rest)} more"):
-                _lines(report, evaluation, rest)
+        show_worst(report, evaluation, worst)
     report.heading("More")
     with report.details(f"Error rates counted in {len(result['rates'])} ways"):
         report.table(_RATE_HEAD, rate_rows(result), "lrrrr")
@@ -107,9 +96,15 @@ def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], 
     return report
 
 
-def _lines(report: Report, evaluation: Evaluation, places: Sequence[int]) -> None:
-    for index in places:
+def show_worst(report: Report, evaluation: Evaluation, places: Sequence[int]) -> None:
+    """These lines one below the other, all but the first few folded away."""
+    report.text("Highest character error rate first. Marked: what has to change in one text to get the other.")
+    for index in places[:_OPEN]:
         show_line(report, evaluation.picture(index), evaluation.predictions[index])
+    if rest := places[_OPEN:]:
+        with report.details(f"{len(rest)} more"):
+            for index in rest:
+                show_line(report, evaluation.picture(index), evaluation.predictions[index])
 
 
 def _confusions(report: Report, result: dict[str, Any]) -> None:
@@ -196,9 +191,3 @@ def _png(pixels: NDArray[np.uint8]) -> bytes:
     packed = BytesIO()
     Image.fromarray(pixels).save(packed, "PNG")
     return packed.getvalue()
-
-
-def _read_line(evaluation: Evaluation, index: int) -> ReadLine:
-    p = evaluation.predictions[index]
-    label = f"{p.set}: {p.id}" if evaluation.summary["sets"] else p.id
-    return ReadLine(evaluation.picture(index), p.reference, p.text, p.confidence, label)

@@ -8,10 +8,10 @@ from lxml import html as parser
 
 from conftest import draw_line
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.comparing import compare, line_rows, match_lines, most_different, write_comparison
-from spikehtr.evaluation.evaluating import Evaluation, line_facts, worst_first
+from spikehtr.evaluation.compare_models import compare, line_rows, match_lines, most_different, write_comparison
+from spikehtr.evaluation.evaluation import Evaluation, line_facts, worst_first
 from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
+from spikehtr.evaluation.write_report import make_folder, whole_result, write_evaluation
 
 STORE = SimpleNamespace(line=lambda row: draw_line(f"line {row}"))
 TEXTS = ["ink first", "edges <later>", "spikes read", "on paper"]
@@ -31,7 +31,7 @@ BAD = ["ink first", "edges <late>", "spikes", "an qaper"]
 
 def test_the_files_agree(tmp_path):
     files = write_evaluation(tmp_path / "new" / "folder", evaluation(BAD), worst=2, command="spikehtr evaluate <x>")
-    assert [f.name for f in files] == ["report.html", "evaluation.json", "lines.tsv", "worst.png"]
+    assert [f.name for f in files] == ["report.html", "evaluation.json", "lines.tsv"]
     assert sorted(f.name for f in files) == sorted(f.name for f in (tmp_path / "new" / "folder").iterdir())
     result = json.loads(files[1].read_text())
     assert result["rates"]["CER, plain"]["errors"] == 1 + 5 + 2
@@ -67,13 +67,10 @@ def test_the_page_shows_two_rates_and_the_worst_lines_and_folds_the_rest(tmp_pat
     assert len(tables) == 1 + 5  # the rates, and one for each line
 
 
-def test_no_error_no_sheet(tmp_path):
+def test_no_error_no_worst_lines(tmp_path):
     for worst, readings in ((20, TEXTS), (0, BAD)):
-        folder = tmp_path / str(worst)
-        write_evaluation(folder, evaluation(BAD))  # one before, whose sheet must not stay
-        assert "worst.png" not in [f.name for f in write_evaluation(folder, evaluation(readings), worst=worst)]
-        assert not (folder / "worst.png").exists()
-        assert "Worst lines" not in (folder / "report.html").read_text()
+        write_evaluation(tmp_path, evaluation(readings), worst=worst)
+        assert "Worst lines" not in (tmp_path / "report.html").read_text()
 
 
 def test_worst_lines_come_first():

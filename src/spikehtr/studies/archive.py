@@ -15,10 +15,10 @@ from typing import Any
 
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.writing import make_folder
+from spikehtr.evaluation.write_report import make_folder
 from spikehtr.files import read_json, whole_file
-from spikehtr.studies.results import KEPT, RATE, Reading, finished_run
-from spikehtr.studies.tasks import RESULT, STUDY, Plan, Task, asked_together
+from spikehtr.studies.study_plan import RESULT, STUDY, Plan, Task, asked_together
+from spikehtr.studies.study_runs import KEPT, RATE, Reading, finished_run
 
 _SHOWN = ("keep_ratio", "lines_per_second", "resampled", "units", "too_few")  # what tables tell of a reading
 

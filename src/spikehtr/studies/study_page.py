@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spikehtr.evaluation.writing import make_folder, write_json
+from spikehtr.evaluation.write_report import make_folder, write_json
 from spikehtr.files import whole_file
 from spikehtr.report import Report, environment
 from spikehtr.studies.comparisons import orderings, pairs
-from spikehtr.studies.plan import Study
-from spikehtr.studies.plot import study_figure
-from spikehtr.studies.results import RATE, SPLITS, Block, Row, gather
-from spikehtr.studies.tables import Table, tables, to_latex, to_markdown
-from spikehtr.studies.tasks import Plan
+from spikehtr.studies.study_overlay import Study
+from spikehtr.studies.study_plan import Plan
+from spikehtr.studies.study_plot import study_figure
+from spikehtr.studies.study_runs import RATE, SPLITS, Block, Row, gather
+from spikehtr.studies.study_tables import Table, tables, to_latex, to_markdown
 
 PAGE, MARKDOWN, LATEX, JSON, PLOT = "report.html", "table.md", "table.tex", "results.json", "plot.png"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import read_json
-from spikehtr.studies.tasks import RESULT, STUDY, TASK, Task
+from spikehtr.studies.study_plan import RESULT, STUDY, TASK, Task
 from spikehtr.training.records import write_json
 
 _LEFT = ("last.safetensors", "previous.safetensors", ".lock", "*.tmp")  # a finished run needs no checkpoints

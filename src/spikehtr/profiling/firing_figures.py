@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from spikehtr.profiling.energy import RHO, RHOS, Row
 from spikehtr.profiling.firing import Firing, shares
-from spikehtr.profiling.names import ENCODER, MIXER
+from spikehtr.profiling.paper_names import ENCODER, MIXER
 
 _LOOK = {ENCODER: ("#0072b2", "o"), MIXER: ("#d55e00", "s")}  # colour-blind safe, and told apart by shape too
 _TOP = 10

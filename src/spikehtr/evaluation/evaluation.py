@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,8 @@ from spikehtr.decoding.confidence import Sureness, sureness
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.evaluation.calibration import GRID, calibration_summary, fit_temperature, judge_characters
 from spikehtr.evaluation.predict import Prediction, predict
-from spikehtr.evaluation.rates import character_edits
-from spikehtr.evaluation.sets import short_names
-from spikehtr.evaluation.summary import finite, summarise
+from spikehtr.evaluation.rates import character_edits, finite
+from spikehtr.evaluation.summary import summarise
 from spikehtr.model.network import Network
 from spikehtr.readers import Reader
 
@@ -117,6 +117,13 @@ def evaluate_lines(
 def named(predictions: Sequence[Prediction], store: LineStore, name: str) -> list[Prediction]:
     """A store's lines under the name that it goes by; one of several sources keeps theirs."""
     return [p._replace(set=name) if len(store.sources) == 1 else p for p in predictions]
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """A short name for each: the last part of its path, or the whole where two would be called the same."""
+    last = {name: Path(name).name or name for name in dict.fromkeys(names)}
+    seen = list(last.values())
+    return {name: short if seen.count(short) == 1 else name for name, short in last.items()}
 
 
 def with_short_sets(predictions: Sequence[Prediction]) -> list[Prediction]:
