@@ -3,8 +3,8 @@
 python benchmarks/reading.py MODEL --data LINES --split test --lines 1000
 
 A spiking network is not continuous, so the reference is also read in double precision, and with noise of 1e-7 added to
-its pixels: what they change is no fault of a reader (`spikehtr.evaluation.agreement`). In double precision a GPU is to read
-what a CPU reads, so on a GPU both do.
+its pixels: what they change is no fault of a reader (`spikehtr.evaluation.agreement`). In double precision a GPU is to
+read what a CPU reads, so on a GPU both do.
 """
 
 from __future__ import annotations

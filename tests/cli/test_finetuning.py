@@ -6,7 +6,7 @@ import pytest
 from cli_help import run
 
 from spikehtr.studies.study_overlay import Study, load_study
-from spikehtr.studies.study_plan import Plan
+from spikehtr.studies.study_plan import StudyPlan
 from spikehtr.studies.study_plot import study_figure
 from spikehtr.studies.study_runs import Block, gather
 from spikehtr.weights import load_model, save_model
@@ -70,7 +70,7 @@ def test_a_model_without_notes_is_judged_and_gone_on_from(place, tmp_path):
     ]
     done = run("study", "fine-tuning", "-d", place / "words", "-o", tmp_path / "s", "--device", "cpu", *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = gather(Plan.read(tmp_path / "s"))
+    (found,) = gather(StudyPlan.read(tmp_path / "s"))
     for name in ("as-is", "model-50"):
         assert found.row(name).fact("speed") > 0
         assert found.row(name).values("test", "cer")[0] > 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spikehtr.studies.study_page import MARKDOWN, render
-from spikehtr.studies.study_plan import Plan
+from spikehtr.studies.study_plan import StudyPlan
 
 ROOT = Path(__file__).parents[2]
 MAIN = ROOT / "docs" / "results" / "main"
@@ -21,7 +21,7 @@ def figures(page):
 
 def test_the_published_table_has_the_figures_of_the_runs_kept_beside_it(tmp_path):
     shutil.copytree(MAIN, tmp_path / "main", ignore=shutil.ignore_patterns(MARKDOWN))
-    render(replace(Plan.read(MAIN), folder=tmp_path / "main"))
+    render(replace(StudyPlan.read(MAIN), folder=tmp_path / "main"))
     published = figures((MAIN / MARKDOWN).read_text())
     assert len(published) > 20
     assert figures((tmp_path / "main" / MARKDOWN).read_text()) == published
@@ -33,7 +33,7 @@ def test_the_page_has_the_figures_of_those_runs(monkeypatch):
 
     page = accuracy.PAGE.read_text()
     parts = [found[0] for found in accuracy.PLACE.finditer(page)]
-    made = [found[0] for found in accuracy.PLACE.finditer(accuracy.filled(page, Plan.read(MAIN)))]
+    made = [found[0] for found in accuracy.PLACE.finditer(accuracy.filled(page, StudyPlan.read(MAIN)))]
     assert parts
     assert [figures(part) for part in made] == [figures(part) for part in parts]
     assert all(map(figures, parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from spikehtr.evaluation.confusions import confusions
 from spikehtr.evaluation.intervals import FEW, LEVEL, SAMPLES, bootstrap_interval
@@ -33,6 +33,15 @@ RATES: dict[str, Counted] = {
 }
 
 
+class InDocument(Protocol):
+    """A line that says where it comes from."""
+
+    @property
+    def set(self) -> str: ...
+    @property
+    def document(self) -> str | None: ...
+
+
 def summarise(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Everything there is to say about lines that were read: `rates_of` all of them, `sets` the same for each set where
     there are several, and all confusions, errors by character and errors by length."""
@@ -56,10 +65,10 @@ def rates_of(predictions: Sequence[Prediction]) -> dict[str, Any]:
     }
 
 
-def clusters_of(predictions: Sequence[Prediction]) -> list[Hashable] | None:
+def clusters_of(lines: Sequence[InDocument]) -> list[Hashable] | None:
     """What is resampled together: each line's document, None where that is unknown; None for all where fewer than two
     documents are known. Two sets' documents of one name are two."""
-    known = [None if p.document is None else (p.set, p.document) for p in predictions]
+    known = [None if p.document is None else (p.set, p.document) for p in lines]
     return list(known) if len(set(known) - {None}) > 1 else None
 
 

@@ -147,7 +147,7 @@ def show_line(
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:
-    _write_text(path, json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
+    write_text(path, json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -156,7 +156,7 @@ def write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")
     writer.writerow(head)
     writer.writerows(rows)
-    _write_text(path, text.getvalue())
+    write_text(path, text.getvalue())
 
 
 def make_folder(folder: Path) -> None:
@@ -169,7 +169,8 @@ def make_folder(folder: Path) -> None:
         raise SpikeHTRError(f"{folder}: cannot be written ({error.strerror or error}); name another folder") from None
 
 
-def _write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """The whole file or none; a surrogate that came with odd data is shown as what it is."""
     try:
         with whole_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -17,13 +17,13 @@ from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.write_report import make_folder
 from spikehtr.files import read_json, whole_file
-from spikehtr.studies.study_plan import RESULT, STUDY, Plan, Task, asked_together
-from spikehtr.studies.study_runs import KEPT, RATE, Reading, finished_run
+from spikehtr.studies.study_plan import RESULT, STUDY, StudyPlan, Task, asked_together
+from spikehtr.studies.study_runs import KEPT, RATE, SplitResult, finished_run
 
 _SHOWN = ("keep_ratio", "lines_per_second", "resampled", "units", "too_few")  # what tables tell of a reading
 
 
-def keep(plan: Plan, folder: Path) -> int:
+def keep(plan: StudyPlan, folder: Path) -> int:
     """Put the finished runs of a study into `folder`, in place of those of the same variant and seed; their number.
 
     What is there already must be of the same study: the same settings of each variant, the same budget, the same lines.
@@ -43,7 +43,7 @@ def holds_kept(folder: Path) -> bool:
     return any(folder.glob(f"*/{KEPT}"))
 
 
-def check_target(plan: Plan, folder: Path) -> Plan:
+def check_target(plan: StudyPlan, folder: Path) -> StudyPlan:
     """The plan of both together, where `folder` can take these results; else an error, before any work is done.
 
     Where lines and models lay is nobody's business.
@@ -62,7 +62,7 @@ def check_target(plan: Plan, folder: Path) -> Plan:
         return merged
     if not holds_kept(folder):
         raise SpikeHTRError(f"{folder} is where a study was trained: name another folder to keep results in")
-    before = Plan.read(folder)
+    before = StudyPlan.read(folder)
     merged.check_like(before, but=("study", "data", "seeds", "command", "only"))
     if before.study.name != plan.study.name:
         raise SpikeHTRError(f"{folder} holds the study {before.study.name}, not {plan.study.name}")
@@ -79,7 +79,7 @@ def _kept(file: Path) -> tuple[dict[str, Any], dict[tuple[str, int], dict[str, A
     return values["lines"], {(run["facts"]["variant"], run["facts"]["seed"]): run for run in values["runs"]}
 
 
-def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int]:
+def _with_runs(plan: StudyPlan, merged: StudyPlan, data: str) -> tuple[dict[str, Any], int]:
     """What is kept of a data set, with the plan's runs; and their number."""
     file = merged.folder / data / KEPT
     lines, runs = _kept(file)
@@ -104,7 +104,7 @@ def _with_runs(plan: Plan, merged: Plan, data: str) -> tuple[dict[str, Any], int
     return {"lines": lines, "runs": ordered}, len(new)
 
 
-def _check_settings(plan: Plan, runs: dict[tuple[str, int], dict[str, Any]], file: Path) -> None:
+def _check_settings(plan: StudyPlan, runs: dict[tuple[str, int], dict[str, Any]], file: Path) -> None:
     """A row that means another network than it did would say something untrue of its runs."""
     model, known = plan.model(), {variant.name for variant in plan.study.variants}
     for (variant, seed), run in runs.items():
@@ -123,17 +123,16 @@ def _placeless(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.rsplit("/", 1)[-1] or word for word in (part.rstrip("/") for part in command))
 
 
-def _lines(reading: Reading) -> list[list[Any]]:
-    lengths = [reading.edits[metric] for metric in RATE]
+def _lines(reading: SplitResult) -> list[list[Any]]:
     return [
-        [line.set, line.id, line.document, *(edits[key].length for edits in lengths)]
-        for key, line in reading.lines.items()
+        [line.set, line.id, line.document, *(edits.length for edits in line.edits.values())]
+        for line in reading.lines.values()
     ]
 
 
-def _counted(reading: Reading) -> dict[str, Any]:
+def _counted(reading: SplitResult) -> dict[str, Any]:
     rates = {name: reading.values["rates"][name] for name in RATE.values()}
-    errors = {metric: [edits.errors for edits in reading.edits[metric].values()] for metric in RATE}
+    errors = {metric: [line.edits[metric].errors for line in reading.lines.values()] for metric in RATE}
     return {name: reading.values[name] for name in _SHOWN} | {"rates": rates, "errors": errors}
 
 

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from spikehtr.evaluation.write_report import make_folder, write_json
-from spikehtr.files import whole_file
+from spikehtr.evaluation.write_report import make_folder, write_json, write_text
+from spikehtr.plotting import save_figure
 from spikehtr.report import Report, environment
 from spikehtr.studies.comparisons import orderings, pairs
-from spikehtr.studies.study_overlay import Study
-from spikehtr.studies.study_plan import Plan
+from spikehtr.studies.study_overlay import Fact, Study
+from spikehtr.studies.study_plan import StudyPlan
 from spikehtr.studies.study_plot import study_figure
-from spikehtr.studies.study_runs import RATE, SPLITS, Block, Row, gather
+from spikehtr.studies.study_runs import RATE, SPLITS, Block, StudyRow, gather
 from spikehtr.studies.study_tables import Table, tables, to_latex, to_markdown
 
 PAGE, MARKDOWN, LATEX, JSON, PLOT = "report.html", "table.md", "table.tex", "results.json", "plot.png"
 
 
-def render(plan: Plan) -> list[Path]:
+def render(plan: StudyPlan) -> list[Path]:
     """Write everything that the finished runs have to tell; the files, the page first."""
     make_folder(plan.folder)
     blocks = gather(plan)
     made = tables(plan.study, blocks)
     page, markdown, latex, numbers, plot = (plan.folder / name for name in (PAGE, MARKDOWN, LATEX, JSON, PLOT))
-    _write(markdown, f"# {plan.study.title}\n\n```sh\n{_commands(plan, blocks)}\n```\n\n{to_markdown(made)}")
-    _write(latex, to_latex(made))
+    write_text(markdown, f"# {plan.study.title}\n\n```sh\n{_commands(plan, blocks)}\n```\n\n{to_markdown(made)}")
+    write_text(latex, to_latex(made))
     write_json(numbers, to_json(plan, blocks))
-    figure = study_figure(plan.study, blocks)
-    with whole_file(plot) as temporary:
-        figure.savefig(temporary, format="png")
+    save_figure(study_figure(plan.study, blocks), plot)
     _page(plan, made, blocks, plot).save(page)
     return [page, markdown, latex, numbers, plot]
 
 
-def _commands(plan: Plan, blocks: Sequence[Block]) -> str:
+def _commands(plan: StudyPlan, blocks: Sequence[Block]) -> str:
     """Every command that made one of the runs, a line each."""
     made = [run.made.get("command") for block in blocks for row in block.rows for run in row.runs]
     known = dict.fromkeys(command for command in made if command)
     return "\n".join(known) or shlex.join(["spikehtr", *plan.command])
 
 
-def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path) -> Report:
+def _page(plan: StudyPlan, made: Sequence[Table], blocks: Sequence[Block], plot: Path) -> Report:
     page = Report(f"Study {plan.study.name}: {plan.study.title}")
     page.code(_commands(plan, blocks))
     page.table((), _about(plan, blocks))
@@ -66,7 +65,7 @@ def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path
     return page
 
 
-def _about(plan: Plan, blocks: Sequence[Block]) -> list[tuple[str, str]]:
+def _about(plan: StudyPlan, blocks: Sequence[Block]) -> list[tuple[str, str]]:
     runs = [run for block in blocks for row in block.rows for run in row.runs]
     limit = f"{plan.budget:g} minutes of training" if plan.budget else f"{plan.epochs} epochs" if plan.epochs else ""
     devices = ", ".join(sorted({str(run.facts["device"]) for run in runs}))
@@ -89,7 +88,7 @@ def made_with(blocks: Sequence[Block]) -> dict[str, str]:
     return {name: " / ".join(values) for name, values in known.items() if values}
 
 
-def to_json(plan: Plan, blocks: Sequence[Block]) -> dict[str, Any]:
+def to_json(plan: StudyPlan, blocks: Sequence[Block]) -> dict[str, Any]:
     """Every number of the tables, and those behind them."""
     study = plan.study
     return {
@@ -108,12 +107,12 @@ def _block_json(study: Study, block: Block) -> dict[str, Any]:
     return {
         "intervals": block.how(study.paper.split),
         "rows": [_row_json(study, block, row) for row in block.rows],
-        "orderings": [o.to_dict() | {"text": o.sentence()} for o in orderings(study, block)],
-        "pairs": [o.to_dict() | {"text": o.sentence()} for o in pairs(study, block)],
+        "orderings": [asdict(o) | {"text": o.sentence()} for o in orderings(study, block)],
+        "pairs": [asdict(o) | {"text": o.sentence()} for o in pairs(study, block)],
     }
 
 
-def _row_json(study: Study, block: Block, row: Row) -> dict[str, Any]:
+def _row_json(study: Study, block: Block, row: StudyRow) -> dict[str, Any]:
     rates: dict[str, Any] = {}
     for split in SPLITS:
         for metric in RATE:
@@ -121,19 +120,13 @@ def _row_json(study: Study, block: Block, row: Row) -> dict[str, Any]:
             if found is not None:
                 values = {"mean": found.mean, "interval": found.interval, "by_seed": found.values}
                 rates.setdefault(split, {})[metric] = values
-    names = ("r", "parameters", "macs", "firing", "minutes", "epochs", "speed")
     return {
         "variant": row.variant.name,
         "label": row.variant.label,
         "set": row.variant.set,
         "why": row.why,
         "rates": rates,
-        "facts": {name: row.fact(name) for name in names} if row.runs else {},  # type: ignore[arg-type]
+        "facts": {name: row.fact(name) for name in get_args(Fact)} if row.runs else {},
         "runs": [run.facts for run in row.runs],
         "paper": dict(zip(study.paper.columns, row.variant.paper, strict=False)),
     }
-
-
-def _write(path: Path, text: str) -> None:
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")

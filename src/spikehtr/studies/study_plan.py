@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,8 @@ class Task:
         write_json(self.folder / TASK, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("data", "source", "variant", "label", "seed", "max_minutes", "allow_unknown", "start", "train")
-        rest = {"config": self.config.to_dict(), "command": list(self.command)}
-        return {name: getattr(self, name) for name in names} | rest
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "folder"}
+        return values | {"config": self.config.to_dict()}
 
     @classmethod
     def read(cls, folder: Path) -> Task:
@@ -68,7 +67,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """A study as the user asked for it."""
 
     study: Study
@@ -135,12 +134,12 @@ class Plan:
         """Note the plan in the study's folder; one that holds another study, or other settings, is an error."""
         plan = self
         if (self.folder / STUDY).exists():
-            before = Plan.read(self.folder)
+            before = StudyPlan.read(self.folder)
             self.check_like(before, but=("seeds", "command", "only"))
             plan = replace(self, seeds=max(self.seeds, before.seeds), only=asked_together(before.only, self.only))
         plan.note()
 
-    def check_like(self, before: Plan, but: Sequence[str]) -> None:
+    def check_like(self, before: StudyPlan, but: Sequence[str]) -> None:
         """An error where what is in the folder was planned otherwise."""
         noted = before._noted()
         for name, value in self._noted().items():
@@ -156,40 +155,22 @@ class Plan:
         write_json(self.folder / STUDY, self._noted())
 
     def _noted(self) -> dict[str, Any]:
-        return {
-            "study": self.study.model_dump(mode="json", by_alias=True),
-            "data": self.data,
-            "preset": self.preset,
-            "set": list(self.overrides),
-            "budget": self.budget,
-            "epochs": self.epochs,
-            "allow_unknown": self.allow_unknown,
-            "seeds": self.seeds,
-            "only": list(self.only),
-            "start": str(self.start) if self.start else None,
-            "command": list(self.command),
-        }
+        """All but the folder, as JSON has it; in the file the overrides go by the name of their option, `set`."""
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "folder"}
+        values |= {"study": self.study.model_dump(mode="json", by_alias=True), "set": values.pop("overrides")}
+        values["start"] = str(self.start) if self.start else None
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
-    def read(cls, folder: Path) -> Plan:
+    def read(cls, folder: Path) -> StudyPlan:
         """The plan that was noted in a folder, with everything that has run there."""
         values = read_json(folder / STUDY)
         if values is None:
             raise SpikeHTRError(f"{folder}: no study here; run one into it first (leave --render out)")
-        return cls(
-            Study.model_validate(values["study"]),
-            folder,
-            values["data"],
-            values["preset"],
-            tuple(values["set"]),
-            values["budget"],
-            values["epochs"],
-            values["seeds"],
-            tuple(values.get("only", ())),
-            values["allow_unknown"],
-            tuple(values["command"]),
-            Path(values["start"]) if values.get("start") else None,
-        )
+        study, start = Study.model_validate(values.pop("study")), values.pop("start", None)
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        overrides = values.pop("set")
+        return cls(study, folder, overrides=overrides, start=Path(start) if start else None, **values)
 
 
 def asked_together(*asked: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,17 +7,18 @@ from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from spikehtr.plotting import BLUE, GREEN, ORANGE, PINK, new_figure, plain_axes
 from spikehtr.studies.comparisons import number
 from spikehtr.studies.study_overlay import Study, Variant
 from spikehtr.studies.study_runs import Block, Estimate
 
-_SPLITS = (("validation", "#0072b2", "o", -0.16), ("test", "#d55e00", "s", 0.16))  # colour-blind safe, shapes differ
-_PAPER = (("#009e73", "^"), ("#cc79a7", "D"), ("0.35", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("0.6", "*"))
+_SPLITS = (("validation", BLUE, "o", -0.16), ("test", ORANGE, "s", 0.16))  # shapes differ, too
+_PAPER = ((GREEN, "^"), (PINK, "D"), ("0.35", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("0.6", "*"))
 _RUN: dict[str, Any] = {"linestyle": "none", "marker": "x", "markersize": 5, "alpha": 0.8}  # one seed's
+_LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 8, "loc": "lower center", "ncols": 3}
 _ABOVE = 24  # points between a panel and its title, where the legend stands
 
 
@@ -26,30 +27,26 @@ def study_figure(study: Study, blocks: Sequence[Block]) -> Figure:
     %, and each seed's as a cross."""
     if study.axis:
         return _curves(study, blocks)
-    ran = {row.variant.name for block in blocks for row in block.rows if row.runs}
-    asked = {row.variant.name for block in blocks for row in block.rows if row.shown}
+    rows = [row for block in blocks for row in block.rows]
+    ran = {row.variant.name for row in rows if row.runs}
+    asked = {row.variant.name for row in rows if row.shown}
     shown = [v for v in study.variants if v.name in ran or (v.paper and v.name in asked)]
     blocks = [Block(block.data, [block.row(variant.name) for variant in shown]) for block in blocks]
-    rows = max(1, len(shown))
-    panels = max(1, len(blocks) + bool(study.paper.rates))
-    figure = Figure(figsize=(3.2 + 3.4 * panels, 1.7 + 0.42 * rows), layout="constrained", dpi=110)
-    FigureCanvasAgg(figure)
+    high, panels = max(1, len(shown)), max(1, len(blocks) + bool(study.paper.rates))
+    figure = new_figure(3.2 + 3.4 * panels, 1.7 + 0.42 * high)
     axes = figure.subplots(1, panels, squeeze=False, sharey=True)[0]
     for panel, block in zip(axes, blocks, strict=False):
         _ours(panel, block)
     if study.paper.rates:
         _papers(axes[-1], study, shown)
-    first = axes[0]
-    first.set_yticks(range(len(shown)), [_short(variant.label) for variant in shown])
-    first.set_ylim(rows - 0.5, -0.5)
+    axes[0].set_yticks(range(len(shown)), [fill(variant.label, 32) for variant in shown])
+    axes[0].set_ylim(high - 0.5, -0.5)
+    plain_axes(*axes)
     for panel in axes:
-        panel.grid(color="0.92")
-        panel.set_axisbelow(True)
         panel.set_xlabel("CER, %")
-        panel.spines[["top", "right"]].set_visible(False)
         panel.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         if panel.get_legend_handles_labels()[0]:
-            panel.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+            panel.legend(**_LEGEND, bbox_to_anchor=(0.5, 1.0))
     return figure
 
 
@@ -71,11 +68,9 @@ def _ours(panel: Axes, block: Block) -> None:
 
 def _curves(study: Study, blocks: Sequence[Block]) -> Figure:
     """A panel for each data set; test lines where there are any."""
-    figure = Figure(figsize=(1.2 + 4.4 * max(1, len(blocks)), 3.8), layout="constrained", dpi=110)
-    FigureCanvasAgg(figure)
-    places = sorted(
-        {row.variant.at for block in blocks for row in block.rows if row.runs and row.variant.at is not None}
-    )
+    figure = new_figure(1.2 + 4.4 * max(1, len(blocks)), 3.8)
+    ran = [row.variant for block in blocks for row in block.rows if row.runs]
+    places = sorted({variant.at for variant in ran if variant.at is not None})
     series = list(dict.fromkeys(variant.series for variant in study.variants))
     panels = figure.subplots(1, max(1, len(blocks)), squeeze=False, sharey=True)[0]
     for panel, block in zip(panels, blocks, strict=False):
@@ -99,11 +94,9 @@ def _curves(study: Study, blocks: Sequence[Block]) -> Figure:
         panel.set_ylim(bottom=0)
         panel.set_xlabel(study.axis)
         panel.set_title(f"{block.data}, {split} lines", fontsize=10)
-        panel.grid(color="0.92")
-        panel.set_axisbelow(True)
-        panel.spines[["top", "right"]].set_visible(False)
         if panel.get_legend_handles_labels()[0]:
             panel.legend(frameon=False, fontsize=9)
+    plain_axes(*panels)
     panels[0].set_ylabel("CER, %")
     return figure
 
@@ -128,15 +121,8 @@ def _papers(panel: Axes, study: Study, shown: Sequence[Variant]) -> None:
     panel.set_title(f"paper: {study.paper.split}", fontsize=10, pad=_ABOVE)
     for (colour, marker), name in zip(_PAPER, study.paper.rates, strict=False):
         column = study.paper.columns.index(name)
-        points = [(value, place) for place, v in enumerate(shown) if (value := _value(v, column)) is not None]
+        printed = [(place, number(v.paper[column], "cer")) for place, v in enumerate(shown) if v.paper]
+        points = [(value, place) for place, value in printed if value is not None]
         if points:
             x, y = zip(*points, strict=True)
             panel.plot(x, y, linestyle="none", marker=marker, color=colour, markerfacecolor="none", label=name)
-
-
-def _value(variant: Variant, column: int) -> float | None:
-    return number(variant.paper[column], "cer") if variant.paper else None
-
-
-def _short(label: str) -> str:
-    return fill(label, 32)

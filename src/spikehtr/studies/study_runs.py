@@ -4,33 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.rates import Edits
+from spikehtr.evaluation.rates import Edits, total
 from spikehtr.evaluation.summary import MAIN
 from spikehtr.files import read_json
 from spikehtr.studies.seeds import Spread, mean_interval, pooled
 from spikehtr.studies.study_overlay import Fact, Metric, Variant
-from spikehtr.studies.study_plan import FAILED, RESULT, Plan, run_folder
+from spikehtr.studies.study_plan import FAILED, RESULT, StudyPlan, run_folder
 
 Key = tuple[str, str]  # a line's set, and its id there
 SPLITS = ("validation", "test")
 KEPT = "runs.json"  # in a data set's folder
 _UNREAD = 0.5  # CER: a run that is above it has hardly begun to read
 RATE: dict[Metric, str] = {"cer": "CER, plain", "wer": "WER, whitespace words"}
+_EDITS = {metric: MAIN[name] for metric, name in RATE.items()}
 
 
-class Reading:
-    """One run on one split, as `evaluate` wrote it."""
+class LineErrors(NamedTuple):
+    """A line as a run has read it. Of which kind an error was is not told of runs from the archive."""
 
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.values = values
+    set: str
+    id: str
+    document: str | None
+    edits: dict[Metric, Edits]
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """One run on one split, as `evaluate` wrote it, or as the archive keeps it: without any line's text."""
+
+    values: dict[str, Any]
+    kept: Sequence[Sequence[Any]] | None = None  # by the archive: set, id, document, and the length by each metric
 
     def rate(self, metric: Metric) -> float | None:
         rate: float | None = self.values["rates"][RATE[metric]]["rate"]
@@ -41,56 +50,31 @@ class Reading:
         return (bounds[0], bounds[1]) if bounds else None
 
     @cached_property
-    def lines(self) -> dict[Key, Prediction]:
+    def lines(self) -> dict[Key, LineErrors]:
         """By set and id, so that two models' can be matched."""
-        return {
-            (p["set"], p["id"]): Prediction(
-                -1, p["reference"], p["text"], p["confidence"], p["keep_ratio"], p["id"], p["set"], p["document"]
-            )
-            for p in self.values["predictions"]
-        }
-
-    @cached_property
-    def edits(self) -> dict[Metric, dict[Key, Edits]]:
-        """Of every line, by each metric."""
-        return {
-            metric: {key: MAIN[name](line.reference, line.text) for key, line in self.lines.items()}
-            for metric, name in RATE.items()
-        }
-
-
-class KeptReading(Reading):
-    """One run on one split, as `keeping` left it: how many errors each line has, and no text."""
-
-    def __init__(self, values: dict[str, Any], lines: Sequence[Sequence[Any]]) -> None:
-        super().__init__(values)
-        self._lines = lines  # set, id, document, and the length by each metric
-
-    @cached_property
-    def lines(self) -> dict[Key, Prediction]:
-        return {
-            (of, name): Prediction(-1, "", "", 0.0, 0.0, name, of, document) for of, name, document, *_ in self._lines
-        }
-
-    @cached_property
-    def edits(self) -> dict[Metric, dict[Key, Edits]]:
-        """Of which kind an error was is not known; all are counted as substitutions."""
-        lengths = zip(*(lengths for _, _, _, *lengths in self._lines), strict=True)
-        return {
-            metric: {
-                key: Edits(e, length=n) for key, e, n in zip(self.lines, self.values["errors"][metric], of, strict=True)
-            }
-            for metric, of in zip(RATE, lengths, strict=True)
-        }
+        if self.kept is None:
+            found = [
+                LineErrors(p["set"], p["id"], p["document"], {m: _EDITS[m](p["reference"], p["text"]) for m in RATE})
+                for p in self.values["predictions"]
+            ]
+        else:
+            errors = zip(*(self.values["errors"][metric] for metric in RATE), strict=True)
+            found = [
+                LineErrors(
+                    of, name, document, {m: Edits(e, length=n) for m, e, n in zip(RATE, wrong, long, strict=True)}
+                )
+                for (of, name, document, *long), wrong in zip(self.kept, errors, strict=True)
+            ]
+        return {(line.set, line.id): line for line in found}
 
 
 @dataclass(frozen=True)
-class Run:
+class StudyRun:
     """One finished seed."""
 
     seed: int
     facts: dict[str, Any]
-    readings: dict[str, Reading]  # by split
+    readings: dict[str, SplitResult]  # by split
     made: dict[str, Any] = field(default_factory=dict)  # what it was trained with
 
 
@@ -104,11 +88,11 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Row:
+class StudyRow:
     """A variant on one data set."""
 
     variant: Variant
-    runs: list[Run]
+    runs: list[StudyRun]
     why: str  # there is no run
     asked: bool = True  # or others were, by --only
 
@@ -138,13 +122,14 @@ class Row:
         """Those that have read the split."""
         return {run.seed for run in self.runs if split in run.readings}
 
-    def edits(self, split: str, metric: Metric, seeds: set[int]) -> tuple[list[Key], list[Edits], list[Prediction]]:
-        """Lines that each of these seeds read: their keys, their edits summed over seeds, and their facts."""
-        read = [run.readings[split] for run in self.runs if run.seed in seeds]
-        found = [reading.edits[metric] for reading in read]
-        keys = [key for key in found[0] if all(key in other for other in found)]
-        edits = [reduce(add, (one[key] for one in found)) for key in keys]
-        return keys, edits, [read[0].lines[key] for key in keys]
+    def lines(self, split: str, metric: Metric, seeds: set[int]) -> dict[Key, tuple[LineErrors, Edits]]:
+        """Lines that each of these seeds read, with their edits summed over seeds."""
+        first, *others = (run.readings[split].lines for run in self.runs if run.seed in seeds)
+        return {
+            key: (line, total(one[key].edits[metric] for one in (first, *others)))
+            for key, line in first.items()
+            if all(key in other for other in others)
+        }
 
 
 @dataclass(frozen=True)
@@ -152,16 +137,16 @@ class Block:
     """All rows of one data set."""
 
     data: str
-    rows: list[Row]
+    rows: list[StudyRow]
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> StudyRow:
         return next(row for row in self.rows if row.variant.name == name)
 
-    def spread(self, split: str, metric: Metric, like: Row | None = None) -> Spread | None:
+    def spread(self, split: str, metric: Metric, like: StudyRow | None = None) -> Spread | None:
         """Over seeds, in proportion, pooled over the rows that are alike."""
         return pooled([row.values(split, metric) for row in self._alike(split, like)])
 
-    def _alike(self, split: str, like: Row | None = None) -> list[Row]:
+    def _alike(self, split: str, like: StudyRow | None = None) -> list[StudyRow]:
         """The rows that were trained and have learned to read, or all where none has; along an axis those at the same
         place as `like`."""
         rows = [row for row in self.rows if row.variant.begin != "as-is" and row.values(split, "cer")]
@@ -169,11 +154,11 @@ class Block:
             rows = [row for row in rows if row.variant.at == like.variant.at]
         return [row for row in rows if row.reads(split)] or rows
 
-    def comparable(self, split: str, *rows: Row) -> bool:
+    def comparable(self, split: str, *rows: StudyRow) -> bool:
         """Whether the spread over seeds is these rows' too: not where others read and they do not."""
         return all(any(row is other for other in self._alike(split, row)) for row in rows)
 
-    def estimate(self, row: Row, split: str, metric: Metric) -> Estimate | None:
+    def estimate(self, row: StudyRow, split: str, metric: Metric) -> Estimate | None:
         """Over seeds where any row has two, else by the run's own bootstrap."""
         values = row.values(split, metric)
         if not values:
@@ -211,44 +196,43 @@ class Block:
         )
 
 
-def gather(plan: Plan) -> list[Block]:
+def gather(plan: StudyPlan) -> list[Block]:
     """A block for each data set, with every row of the overlay."""
     return [_block(plan, data) for data in plan.data]
 
 
-def _block(plan: Plan, data: str) -> Block:
+def _block(plan: StudyPlan, data: str) -> Block:
     kept = kept_runs(plan.folder / data / KEPT)
     return Block(data, [_row(plan, data, variant, why, kept) for variant, why in plan.variants()])
 
 
-def _row(plan: Plan, data: str, variant: Variant, why: str, kept: Mapping[tuple[str, int], Run]) -> Row:
+def _row(plan: StudyPlan, data: str, variant: Variant, why: str, kept: Mapping[tuple[str, int], StudyRun]) -> StudyRow:
     folders = [run_folder(plan.folder, data, variant.name, seed) for seed in range(plan.seeds)]
     found = [finished_run(folder, seed) or kept.get((variant.name, seed)) for seed, folder in enumerate(folders)]
     if runs := [run for run in found if run is not None]:
-        return Row(variant, runs, "")
+        return StudyRow(variant, runs, "")
     failed = _reason(folders)
     asked = not plan.only or variant.name in plan.only or bool(failed)
-    return Row(variant, [], why if variant.why else failed or why or "not run yet", asked)
+    return StudyRow(variant, [], why if variant.why else failed or why or "not run yet", asked)
 
 
-def finished_run(folder: Path, seed: int) -> Run | None:
+def finished_run(folder: Path, seed: int) -> StudyRun | None:
     facts = read_json(folder / RESULT)
     if facts is None:
         return None
     read = {split: read_json(folder / split / "evaluation.json") for split in SPLITS}
     made = read_json(folder / "environment.json") or {}
-    return Run(seed, facts, {split: Reading(values) for split, values in read.items() if values}, made)
+    return StudyRun(seed, facts, {split: SplitResult(values) for split, values in read.items() if values}, made)
 
 
-def kept_runs(file: Path) -> dict[tuple[str, int], Run]:
+def kept_runs(file: Path) -> dict[tuple[str, int], StudyRun]:
     """By variant and seed; none where nothing is kept."""
     values = read_json(file) or {"lines": {}, "runs": []}
     found = {}
     for run in values["runs"]:
-        readings = {split: KeptReading(read, values["lines"][split]) for split, read in run["readings"].items()}
-        found[run["facts"]["variant"], run["facts"]["seed"]] = Run(
-            run["facts"]["seed"], run["facts"], dict(readings), run["made"]
-        )
+        facts = run["facts"]
+        readings = {split: SplitResult(read, values["lines"][split]) for split, read in run["readings"].items()}
+        found[facts["variant"], facts["seed"]] = StudyRun(facts["seed"], facts, readings, run["made"])
     return found
 
 

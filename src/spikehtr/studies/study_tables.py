@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spikehtr.studies.comparisons import Ordering, orderings, pairs
 from spikehtr.studies.study_overlay import Fact, Study
-from spikehtr.studies.study_runs import SPLITS, Block, Estimate, Row
+from spikehtr.studies.study_runs import SPLITS, Block, Estimate, StudyRow
 
 _FACTS: dict[Fact, tuple[str, str, float]] = {  # head, format, factor
     "r": ("r", ".2f", 1),
@@ -69,7 +69,7 @@ def _estimate(found: Estimate | None) -> str:
     return f"{100 * found.mean:.2f}{bounds}"
 
 
-def _fact(row: Row, name: Fact) -> str:
+def _fact(row: StudyRow, name: Fact) -> str:
     value = row.fact(name)
     _, form, factor = _FACTS[name]
     return "--" if value is None else format(value * factor, form)
@@ -83,59 +83,34 @@ def _ordering_cells(o: Ordering) -> list[str]:
 
 
 def to_markdown(made: Sequence[Table]) -> str:
-    parts = []
-    for table in made:
-        head = [_cell(name) for name in table.head]
-        lines = [f"## {table.title}", "", _line(head), _line(["---"] * len(head))]
-        lines += [_line([_cell(cell) for cell in row]) for row in table.rows]
-        parts.append("\n".join([*lines, *(f"\n{note}" for note in table.notes)]))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(map(_markdown, made)) + "\n"
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _markdown(table: Table) -> str:
+    head, *rows = ([cell.replace("|", "\\|") for cell in row] for row in (table.head, *table.rows))
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+    return "\n".join([f"## {table.title}", "", *lines, *(f"\n{note}" for note in table.notes)])
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-_TEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
+_TEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+)
 
 
 def tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in text)
+    return text.translate(_TEX)
 
 
 def to_latex(made: Sequence[Table]) -> str:
     """A table environment each; needs booktabs."""
-    parts = []
-    for table in made:
-        caption = " ".join([f"{table.title}.", *table.notes])
-        body = [" & ".join(map(tex, row)) + r" \\" for row in table.rows]
-        lines = [
-            r"\begin{table}[t]",
-            r"\centering\small",
-            rf"\caption{{{tex(caption)}}}",
-            rf"\begin{{tabular}}{{{'l' + 'c' * (len(table.head) - 1)}}}",
-            r"\toprule",
-            " & ".join(map(tex, table.head)) + r" \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(map(_latex, made)) + "\n"
+
+
+def _latex(table: Table) -> str:
+    head, *rows = (" & ".join(map(tex, row)) + r" \\" for row in (table.head, *table.rows))
+    caption = tex(" ".join([f"{table.title}.", *table.notes]))
+    columns = "l" + "c" * (len(table.head) - 1)
+    top = [r"\begin{table}[t]", r"\centering\small", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{{columns}}}"]
+    body = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+    return "\n".join([*top, *body, r"\end{tabular}", r"\end{table}"])

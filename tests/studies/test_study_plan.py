@@ -7,11 +7,11 @@ import pytest
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.studies.study_overlay import load_study
-from spikehtr.studies.study_plan import STUDY, TASK, Plan, Task, name_data
+from spikehtr.studies.study_plan import STUDY, TASK, StudyPlan, Task, name_data
 
 
 def plan(folder, **changes):
-    whole = Plan(load_study("ann-control"), folder, {"one": "/data/one", "two": "/data/two"}, "tiny", seeds=2)
+    whole = StudyPlan(load_study("ann-control"), folder, {"one": "/data/one", "two": "/data/two"}, "tiny", seeds=2)
     return replace(whole, **changes)
 
 
@@ -42,24 +42,24 @@ def test_a_task_in_its_folder(tmp_path):
 
 def test_a_plan_in_its_folder(tmp_path):
     plan(tmp_path).write()
-    assert Plan.read(tmp_path) == plan(tmp_path)
+    assert StudyPlan.read(tmp_path) == plan(tmp_path)
     plan(tmp_path, seeds=1, only=("gelu",)).write()
-    assert Plan.read(tmp_path).seeds == 2  # the second seed's runs are still there
+    assert StudyPlan.read(tmp_path).seeds == 2  # the second seed's runs are still there
     for changes in ({"budget": 5.0}, {"overrides": ("training.seed=3",)}, {"data": {"one": "/data/one"}}):
         with pytest.raises(SpikeHTRError, match="use the same settings"):
             plan(tmp_path, **changes).write()
     with pytest.raises(SpikeHTRError, match="no study here"):
-        Plan.read(tmp_path / "nowhere")
+        StudyPlan.read(tmp_path / "nowhere")
 
 
 def test_variants_that_several_commands_ask_for_are_noted_together(tmp_path):
     plan(tmp_path, only=("gelu",)).write()
     plan(tmp_path, only=("pure", "gelu")).write()
-    assert Plan.read(tmp_path).only == ("gelu", "pure")
+    assert StudyPlan.read(tmp_path).only == ("gelu", "pure")
     plan(tmp_path).write()
-    assert Plan.read(tmp_path).only == (), "all of them"
+    assert StudyPlan.read(tmp_path).only == (), "all of them"
     plan(tmp_path, only=("gelu",)).write()
-    assert Plan.read(tmp_path).only == ()
+    assert StudyPlan.read(tmp_path).only == ()
 
 
 def test_folders_from_before_a_field_was_new_go_on(tmp_path):

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Hashable, Sequence
 
 import torch
 
 from spikehtr.config import Config
 from spikehtr.data.compiling import open_lines
-from spikehtr.profiling.benchmark_steps import ink_lines
-from spikehtr.registry import build
+from spikehtr.profiling.benchmark_steps import Case, Step
+from spikehtr.profiling.step_timing import seconds_a_step
 from spikehtr.studies.study_plan import Task
-from spikehtr.training.losses import spike_htr_loss
 from spikehtr.training.sets import split_rows
-
-_LABELS = 80
 
 
 def minutes_of(tasks: Sequence[Task], device: str) -> list[float]:
@@ -29,9 +24,8 @@ def minutes_of(tasks: Sequence[Task], device: str) -> list[float]:
             found.append(task.max_minutes if task.train and task.max_minutes else 0.0)
             continue
         c = task.config
-        kind = _kind(c)
-        if kind not in seconds:
-            seconds[kind] = seconds_a_line(c, device)
+        if (kind := _kind(c)) not in seconds:
+            seconds[kind] = _seconds_a_line(c, torch.device(device))
         place = (task.source, c.model.height, c.data.max_width, c.data.straighten)
         if place not in lines:
             store = open_lines([task.source], c.model.height, c.data.max_width, straighten=c.data.straighten)
@@ -48,26 +42,9 @@ def _kind(c: Config) -> Hashable:
     return m.arch, m.baseline.scale, m.timesteps, m.neuron, sizes, c.data.max_width
 
 
-def seconds_a_line(config: Config, device: str) -> float:
-    """One timed training step on synthetic lines as wide as lines may be, without the optimiser."""
-    where = torch.device(device)
-    on_gpu = where.type == "cuda"
-    lines = min(config.training.batch_size, 16 if on_gpu else 1)
-    with torch.random.fork_rng(devices=[where.index or 0] if on_gpu else []):
-        net = build(config.model, _LABELS).to(where).train()
-        width = config.data.max_width
-        images = ink_lines(lines, config.model.height, width, where)
-        widths = torch.full((lines,), width, device=where)
-        count = max(1, width // 16)
-        targets = torch.randint(1, _LABELS, (lines, count), device=where)
-        lengths = torch.full((lines,), count, device=where)
-        took = math.inf
-        for _ in range(3 if on_gpu else 1):
-            start = time.perf_counter()
-            with torch.autocast(where.type, torch.bfloat16, enabled=on_gpu):
-                out = net(images, widths)
-            spike_htr_loss(out, targets, lengths, net, config.training).total.backward()
-            if on_gpu:
-                torch.cuda.synchronize(where)
-            took = min(took, time.perf_counter() - start)
-    return took / lines
+def _seconds_a_line(config: Config, device: torch.device) -> float:
+    """By training steps on synthetic lines as wide as lines may be."""
+    lines = min(config.training.batch_size, 16 if device.type == "cuda" else 1)
+    step = Step(Case("", config, True, lines, config.data.max_width), device)
+    step()  # the first one makes the network
+    return min(seconds_a_step(step, 1)[0] for _ in range(3 if device.type == "cuda" else 1)) / lines

@@ -3,7 +3,7 @@ from dataclasses import replace
 from spikehtr.report import environment
 from spikehtr.studies.study_overlay import load_study
 from spikehtr.studies.study_page import made_with, render
-from spikehtr.studies.study_plan import FAILED, Plan, run_folder
+from spikehtr.studies.study_plan import FAILED, StudyPlan, run_folder
 from spikehtr.studies.study_runs import Block
 from studies_help import row
 
@@ -25,7 +25,7 @@ def test_tables_and_page_show_only_what_was_asked_for_or_has_failed(tmp_path):
     broken = run_folder(tmp_path, "d", failed.name, 0)
     broken.mkdir(parents=True)
     (broken / FAILED).write_text("no memory")
-    render(Plan(study, tmp_path, {"d": "/d"}, only=(asked.name,)))
+    render(StudyPlan(study, tmp_path, {"d": "/d"}, only=(asked.name,)))
     rows = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("| ")][2:]
     assert [row.split(" | ")[:2] for row in rows] == [
         [f"| {asked.label}", "not run yet"],
@@ -35,5 +35,5 @@ def test_tables_and_page_show_only_what_was_asked_for_or_has_failed(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert hidden in page
     assert "not run: not asked for" not in page
-    render(Plan(study, tmp_path, {"d": "/d"}))
+    render(StudyPlan(study, tmp_path, {"d": "/d"}))
     assert (tmp_path / "table.md").read_text().count("\n| ") == 2 + len(study.variants)

@@ -14,7 +14,7 @@ from spikehtr.evaluation.summary import summarise
 from spikehtr.studies.archive import holds_kept, keep
 from spikehtr.studies.study_overlay import load_study
 from spikehtr.studies.study_page import to_json
-from spikehtr.studies.study_plan import RESULT, STUDY, Plan
+from spikehtr.studies.study_plan import RESULT, STUDY, StudyPlan
 from spikehtr.studies.study_runs import KEPT, gather
 from spikehtr.studies.study_tables import tables
 from spikehtr.training.records import write_json
@@ -26,7 +26,7 @@ TEXTS = [("the ink is dry", "the ink is dry"), ("a pen", "a hen"), ("nibs", "nib
 def plan(folder, data=("hand",), **changes):
     sources = {name: f"/somewhere/{name}" for name in data}
     command = ("study", "main", "-d", *sources.values(), "-o", "/somewhere/runs")
-    whole = Plan(load_study("main"), folder, sources, budget=8.0, command=command)
+    whole = StudyPlan(load_study("main"), folder, sources, budget=8.0, command=command)
     return replace(whole, **changes)
 
 
@@ -77,7 +77,7 @@ def test_what_is_kept_gives_the_same_numbers(texts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     made = study(folder / "runs", [("a b", "a"), *texts])  # without any reference there is no rate
     assert keep(made, folder / "kept") == 2
-    kept = Plan.read(folder / "kept")
+    kept = StudyPlan.read(folder / "kept")
     assert numbers(kept) == numbers(made)
     assert tables(kept.study, gather(kept)) == tables(made.study, gather(made))
 
@@ -101,13 +101,13 @@ def test_runs_of_several_folders_come_together(tmp_path):
     other = study(tmp_path / "c", data=("mill",), variants=())
     finish(other, ONE, TEXTS, data="mill")
     keep(other, kept)
-    blocks = {block.data: block for block in gather(Plan.read(kept))}
+    blocks = {block.data: block for block in gather(StudyPlan.read(kept))}
     assert list(blocks) == ["hand", "mill"]
     assert [len(blocks[data].row(name).runs) for data in blocks for name in (ONE, OTHER)] == [1, 1, 1, 0]
     together = numbers(study(tmp_path / "d"))["data"]["hand"]
-    assert numbers(Plan.read(kept))["data"]["hand"] == together
+    assert numbers(StudyPlan.read(kept))["data"]["hand"] == together
     made = [("hand", OTHER), ("hand", ONE), ("mill", ONE)]  # as in the tables
-    assert to_json(Plan.read(kept), list(blocks.values()))["command"].splitlines() == [
+    assert to_json(StudyPlan.read(kept), list(blocks.values()))["command"].splitlines() == [
         f"spikehtr study main -d {data} --only {name}" for data, name in made
     ]
 
@@ -118,7 +118,7 @@ def test_a_run_that_was_made_again_takes_the_place_of_the_first(tmp_path):
     again = study(tmp_path / "b", variants=())
     finish(again, ONE, [(reference, reference) for reference, _ in TEXTS])
     assert keep(again, kept) == 1
-    (block,) = gather(Plan.read(kept))
+    (block,) = gather(StudyPlan.read(kept))
     assert block.row(ONE).values("test", "cer") == [0.0]
     assert len(block.row(OTHER).runs) == 1
 
@@ -129,7 +129,7 @@ def test_more_seeds_are_kept_beside_the_first(tmp_path):
     second = study(tmp_path / "b", variants=(), seeds=2)
     finish(second, ONE, TEXTS, seed=1)
     keep(second, kept)
-    assert [run.seed for run in gather(Plan.read(kept))[0].row(ONE).runs] == [0, 1]
+    assert [run.seed for run in gather(StudyPlan.read(kept))[0].row(ONE).runs] == [0, 1]
 
 
 def test_what_is_not_alike_is_not_put_together(tmp_path):
@@ -173,7 +173,7 @@ def test_a_damaged_file_and_a_row_that_is_gone_are_named(tmp_path):
         keep(replace(study(tmp_path / "b", variants=[ONE]), study=smaller), kept)
     (kept / "hand" / KEPT).write_text('{"lines"')
     with pytest.raises(SpikeHTRError, match=r"runs\.json is damaged"):
-        gather(Plan.read(kept))
+        gather(StudyPlan.read(kept))
 
 
 def test_a_row_whose_settings_have_changed_since_is_told(tmp_path):
