@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.studies.study_plan import Plan
+from spikehtr.studies.study_plan import StudyPlan
 from spikehtr.studies.study_runs import gather
 from spikehtr.studies.study_tables import Table, tables, to_markdown
 
@@ -26,7 +26,7 @@ TITLES = {
 }
 
 
-def filled(page: str, plan: Plan) -> str:
+def filled(page: str, plan: StudyPlan) -> str:
     """The page with its tables made anew."""
     made = {block.data: _tables(tables(plan.study, [block])) for block in gather(plan)}
 
@@ -56,7 +56,7 @@ def _markdown(table: Table, without: tuple[str, ...]) -> str:
 
 
 def main() -> None:
-    page = filled(PAGE.read_text(encoding="utf-8"), Plan.read(KEPT))
+    page = filled(PAGE.read_text(encoding="utf-8"), StudyPlan.read(KEPT))
     with whole_file(PAGE) as temporary:
         temporary.write_text(page, encoding="utf-8")
 

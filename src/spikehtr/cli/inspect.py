@@ -11,8 +11,6 @@ from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve, writabl
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from spikehtr.config import Config
     from spikehtr.model.entry import Entry
     from spikehtr.weights import Loaded
@@ -87,13 +85,15 @@ def _inkcoder(image: Path, chosen: Config, loaded: Loaded | None, target: Path) 
 
     from spikehtr.data.geometry import fit_line
     from spikehtr.data.images import load_line
-    from spikehtr.profiling.entry_figures import draw, trace_line
+    from spikehtr.plotting import save_figure
+    from spikehtr.profiling.entry_figures import ink_figure, trace_line
 
     line = fit_line(load_line(image), model.height, chosen.data.max_width, chosen.data.straighten)
     entry = _entry(loaded)
     trace = trace_line(line, model, entry.inkcoder if entry else None)
     title = f"InkCoder on {image.name}: {line.shape[1]} x {line.shape[0]} px, T = {model.timesteps}"
-    draw(trace, float(entry.beta.detach()) if entry else model.beta, target, title)
+    beta = float(entry.beta.detach()) if entry else model.beta
+    save_figure(ink_figure(trace, beta, title), target)
     means = ", ".join(f"{gate:.3f}" for gate in trace.gates.mean(dim=(1, 2, 3, 4)))
     typer.echo(f"wrote {target} (mean gate at t = 1..{model.timesteps}: {means})")
 
@@ -101,12 +101,13 @@ def _inkcoder(image: Path, chosen: Config, loaded: Loaded | None, target: Path) 
 def _streams(image: Path, chosen: Config, loaded: Loaded | None, target: Path) -> None:
     from spikehtr.data.geometry import fit_line
     from spikehtr.data.images import load_line
-    from spikehtr.profiling.streams import streams, streams_figure
+    from spikehtr.plotting import save_figure
+    from spikehtr.profiling.entry_figures import streams, streams_figure
 
     line = fit_line(load_line(image), chosen.model.height, chosen.data.max_width, chosen.data.straighten)
     found = streams(line, chosen.model, _entry(loaded))
     title = f"Input at each step, {image.name}: darkness times (beta + (1 - beta) gate)"
-    _save(streams_figure(line, found, title), target)
+    save_figure(streams_figure(line, found, title), target)
     told = "; ".join(f"{code} {', '.join(f'{step.mean():.3f}' for step in drive)}" for code, drive in found.items())
     typer.echo(f"wrote {target} (mean drive at t = 1..{chosen.model.timesteps}: {told})")
 
@@ -114,6 +115,7 @@ def _streams(image: Path, chosen: Config, loaded: Loaded | None, target: Path) -
 def _reduction(image: Path, loaded: Loaded, target: Path) -> None:
     from spikehtr.data.geometry import fit_line
     from spikehtr.data.images import load_line
+    from spikehtr.plotting import save_figure
     from spikehtr.profiling.reduction_figure import reduction_figure, trace_reduction
 
     data = loaded.config.data
@@ -121,13 +123,6 @@ def _reduction(image: Path, loaded: Loaded, target: Path) -> None:
     trace = trace_reduction(loaded.net, loaded.charset, line)
     reducer = loaded.config.model.reducer
     counts = f"{len(trace.blank)} positions, {len(trace.spans)} tokens, r = {trace.ratio:.2f}"
-    _save(reduction_figure(line, trace, reducer, f"{image.name}: {reducer.mode}, {counts}"), target)
+    save_figure(reduction_figure(line, trace, reducer, f"{image.name}: {reducer.mode}, {counts}"), target)
     # `transcribe` takes bf16 where that is faster, and then may read a doubtful character otherwise.
     typer.echo(f"wrote {target} ({counts}; read in fp32: {trace.text})")
-
-
-def _save(figure: Figure, target: Path) -> None:
-    from spikehtr.files import whole_file
-
-    with whole_file(target) as temporary:
-        figure.savefig(temporary, format="png")

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -15,8 +16,7 @@ from spikehtr.cli.options import ConfigFile, Preset, resolve, which_split
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
-    from spikehtr.profiling.baseline_counts import BaselineCounts
-    from spikehtr.profiling.counts import Counts
+    from spikehtr.profiling.counts import BaselineCounts, Counts
     from spikehtr.profiling.diagnosis import Diagnosis
 
 
@@ -104,11 +104,11 @@ def profile(
         raise SpikeHTRError(f"--counts reads no line: leave out {', '.join(given)}, or name a MODEL instead")
     resolved = resolve(preset, file, overrides)
     if resolved.model.arch != "spike-htr":
-        from spikehtr.profiling.baseline_counts import count_baseline
+        from spikehtr.profiling.counts import count_baseline
 
         found = count_baseline(resolved, vocab, width or resolved.data.max_width, ratio)
         if as_json:
-            typer.echo(json.dumps(found.to_dict(), indent=2))
+            typer.echo(json.dumps(asdict(found), indent=2))
         else:
             _print_baseline(found)
         return
@@ -116,7 +116,7 @@ def profile(
 
     result = count(resolved, vocab, width or 512, ratio)
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), indent=2))
+        typer.echo(json.dumps(asdict(result), indent=2))
     else:
         _print(result, f"{preset or file or 'base'}, d = {resolved.model.dim}")
 

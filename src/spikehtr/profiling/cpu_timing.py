@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from rich.console import Console
+from rich.table import Table
 
 from spikehtr.assets import SAMPLE_LINE
 from spikehtr.config import Config
@@ -46,8 +48,13 @@ class Way:
     seconds: dict[int, list[float]] = field(default_factory=dict)
     agree: float | None = None  # share of lines whose text is that of the network's first way
 
-    def rate(self, batch_size: int) -> float:
-        return 1.0 / median(self.seconds[batch_size])
+    def rates(self) -> dict[int, float]:
+        """Lines a second, by batch size."""
+        return {size: 1.0 / median(seconds) for size, seconds in self.seconds.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {"network": self.network, "way": self.way, "lines_per_second": self.rates()}
+        return told | {"seconds": self.seconds, "agree": self.agree}
 
 
 @dataclass
@@ -63,6 +70,10 @@ class LayerCost:
     events: float | None
     choice: str
 
+    @property
+    def chosen(self) -> float:
+        return self.events if self.choice == "events" and self.events is not None else self.dense
+
 
 @dataclass
 class CPUReport:
@@ -72,18 +83,9 @@ class CPUReport:
     layers: dict[str, list[LayerCost]]  # by network
 
     def to_dict(self) -> dict[str, Any]:
-        rows = [
-            {
-                "network": way.network,
-                "way": way.way,
-                "lines_per_second": {size: way.rate(size) for size in way.seconds},
-                "seconds": way.seconds,
-                "agree": way.agree,
-            }
-            for way in self.ways
-        ]
         layers = {name: [asdict(cost) for cost in costs] for name, costs in self.layers.items()}
-        return {"threads": self.threads, "lines": self.lines, "ways": rows, "layers": layers}
+        ways = [way.to_dict() for way in self.ways]
+        return {"threads": self.threads, "lines": self.lines, "ways": ways, "layers": layers}
 
 
 def real_lines(data: Sequence[str], count: int) -> list[Image.Image]:
@@ -239,3 +241,29 @@ def benchmark(
     }
     threads = min(usable_cores(), torch.get_num_threads())  # as the engine takes them
     return CPUReport(threads, len(images), ways, layers)
+
+
+def show(report: CPUReport) -> None:
+    """Print the report as tables."""
+    console = Console(width=None if Console().is_terminal else 140)
+    sizes = list(report.ways[0].seconds)
+    rounds = len(report.ways[0].seconds[sizes[0]])
+    table = Table(title=f"CPU, {report.threads} threads, {report.lines} lines, median of {rounds} rounds: lines/s")
+    for name in ("network", "way", *(f"batch {size}" for size in sizes), "same text"):
+        table.add_column(name, justify="left" if name in ("network", "way") else "right")
+    for way in report.ways:
+        agree = "-" if way.agree is None else f"{way.agree:.1%}"
+        table.add_row(way.network, way.way, *(f"{rate:.1f}" for rate in way.rates().values()), agree)
+    console.print(table)
+    console.print("same text: as by the network's first way; with weights as drawn it says nothing of a trained one")
+    for network, costs in report.layers.items():
+        table = Table(title=f"{network}: layers, ms a line, the making of their input included")
+        for name in ("layer", "inputs x outputs", "spikes/input", "dense", "tiles", "events", "choice"):
+            table.add_column(name, justify="left" if name in ("layer", "choice") else "right")
+        for c in costs:
+            figures = ("-" if value is None else f"{value:.3f}" for value in (c.density, c.dense, c.tiles, c.events))
+            table.add_row(c.layer, f"{c.inputs} x {c.outputs}", *figures, c.choice)
+        table.add_section()
+        chosen = f"as chosen: {sum(c.chosen for c in costs):.3f}"
+        table.add_row("sum", "", "", f"{sum(c.dense for c in costs):.3f}", "", "", chosen)
+        console.print(table)

@@ -8,7 +8,7 @@ from typing import Any
 
 from spikehtr.evaluation.rate_tables import percent
 from spikehtr.evaluation.write_report import make_folder, write_json, write_table
-from spikehtr.files import whole_file
+from spikehtr.plotting import save_figure
 from spikehtr.profiling import published
 from spikehtr.profiling.diagnosis import Diagnosis
 from spikehtr.profiling.energy import E_AC, E_MAC, PJ_ADD_INT32, PJ_MAC_INT8, RHO, RHOS
@@ -28,8 +28,7 @@ def write_diagnosis(folder: Path, found: Diagnosis, device: str, command: str | 
     made_by = environment(device)
     figures = (firing_figure(found.measured.firing), energy_figure(found.rows))
     for path, figure in zip(files[4:], figures, strict=True):
-        with whole_file(path) as temporary:
-            figure.savefig(temporary, format="png")
+        save_figure(figure, path)
     numbers = found.to_dict()
     write_json(files[1], numbers | {"environment": made_by, "command": command})
     write_table(

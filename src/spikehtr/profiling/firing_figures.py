@@ -6,22 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from spikehtr.profiling.energy import RHO, RHOS, Row
+from spikehtr.plotting import BLUE, GREEN, ORANGE, PINK, new_figure, plain_axes, plain_numbers
+from spikehtr.profiling.energy import RHO, RHOS, EnergyRow
 from spikehtr.profiling.firing import Firing, shares
 from spikehtr.profiling.paper_names import ENCODER, MIXER
 
-_LOOK = {ENCODER: ("#0072b2", "o"), MIXER: ("#d55e00", "s")}  # colour-blind safe, and told apart by shape too
+_LOOK = {ENCODER: (BLUE, "o"), MIXER: (ORANGE, "s")}  # told apart by shape too
 _TOP = 10
 
 
 def firing_figure(rows: Sequence[Firing]) -> Figure:
     """CDF, histogram, top modules by rate, and spike share against rate (fig:snn_sparsity_main)."""
-    figure = Figure(figsize=(11, 8), layout="constrained", dpi=110)
-    FigureCanvasAgg(figure)
+    figure = new_figure(11, 8)
     (cdf, histogram), (top, scatter) = figure.subplots(2, 2)
     rates = np.sort([row.rate for row in rows])
     cdf.step([0, *rates], [0, *(np.arange(len(rates)) + 1) / len(rates)], where="post", color="0.2")
@@ -41,10 +39,7 @@ def firing_figure(rows: Sequence[Firing]) -> Figure:
     histogram.legend(frameon=False)
     _top_panel(top, sorted(rows, key=lambda row: -row.rate)[:_TOP])
     _scatter_panel(scatter, rows, groups)
-    for panel in (cdf, histogram, top, scatter):
-        panel.grid(color="0.92")
-        panel.set_axisbelow(True)
-        panel.spines[["top", "right"]].set_visible(False)
+    plain_axes(cdf, histogram, top, scatter)
     return figure
 
 
@@ -62,19 +57,17 @@ def _scatter_panel(panel: Axes, rows: Sequence[Firing], groups: Sequence[str]) -
         if points:
             panel.scatter(*zip(*points, strict=True), color=colour, marker=marker, alpha=0.75, label=name)
     panel.set_yscale("log")
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    plain_numbers(panel.yaxis)
     panel.set(title="(d) Share of all spikes against rate", xlabel="firing rate $r_m$", ylabel="spike share $s_m$, %")
     panel.set_xlim(left=0)
     panel.legend(frameon=False)
 
 
-def energy_figure(rows: Sequence[Row]) -> Figure:
+def energy_figure(rows: Sequence[EnergyRow]) -> Figure:
     """E / E_dense of each accounting against rho (fig:ideal_sweep); log scale: the ideal is far below the others."""
-    figure = Figure(figsize=(6.5, 4.5), layout="constrained", dpi=110)
-    FigureCanvasAgg(figure)
+    figure = new_figure(6.5, 4.5)
     panel = figure.subplots()
-    looks = (("#0072b2", "o", "-"), ("#009e73", "^", "--"), ("#cc79a7", "v", ":"), ("#d55e00", "s", "-"))
+    looks = ((BLUE, "o", "-"), (GREEN, "^", "--"), (PINK, "v", ":"), (ORANGE, "s", "-"))
     for row, (colour, marker, line) in zip(rows, looks, strict=False):
         panel.plot(RHOS, [row.ratio(r) for r in RHOS], color=colour, marker=marker, linestyle=line, label=row.name)
     panel.axvline(RHO, color="0.5", linewidth=1, linestyle=":")
@@ -85,8 +78,7 @@ def energy_figure(rows: Sequence[Row]) -> Figure:
     panel.set_yscale("log")
     panel.set_xticks(RHOS)
     panel.set(xlabel=r"$\rho = E_{MAC} / E_{AC}$", ylabel=r"$E / E_{dense}$ (arithmetic only)")
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    panel.grid(color="0.92")
-    panel.spines[["top", "right"]].set_visible(False)
+    plain_numbers(panel.yaxis)
+    plain_axes(panel)
     panel.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.45))
     return figure

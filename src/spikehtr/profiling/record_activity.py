@@ -15,9 +15,9 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.model.network import Network
 from spikehtr.model.spike_htr import SpikeHTR
-from spikehtr.profiling.extent import Extent, watched
 from spikehtr.profiling.firing import Firing, recorded_firing
 from spikehtr.profiling.ledger import LayerWork, Ledger, recorded_work
+from spikehtr.profiling.watched_layers import Extent, watched_extent
 
 
 @dataclass
@@ -34,7 +34,7 @@ def recording(net: SpikeHTR) -> Iterator[Record]:
     """Runs on the reference operators, where every neuron can be seen."""
     with (
         ops.reference(),
-        watched(net) as extent,
+        watched_extent(net) as extent,
         recorded_firing(net, extent) as firing,
         recorded_work(net, extent) as work,
     ):

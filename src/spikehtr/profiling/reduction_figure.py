@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
@@ -20,10 +19,11 @@ from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.network import Network
 from spikehtr.model.reducer import Reduction
+from spikehtr.plotting import BLUE, GREEN, ORANGE, new_figure, plain_axes
 from spikehtr.text import BLANK, Charset
 
 LIKELY, UNCERTAIN, FILLED, LEFT = range(4)
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d9d9d9")  # colour-blind safe
+_COLOURS = (BLUE, "#e69f00", GREEN, "#d9d9d9")
 _SECOND_GREY = "#a6a6a6"  # every other merged span, so that neighbours can be told apart
 
 
@@ -87,8 +87,7 @@ def reduction_figure(line: NDArray[np.uint8], trace: ReductionTrace, config: Red
     width = line.shape[1]
     across = min(max(width / 36, 7.0), 16.0)
     heights = [max(0.9, across * line.shape[0] / width), 1.3, 1.0, 0.45, 0.45]
-    figure = Figure(figsize=(across, sum(heights) + 2.2), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(across, sum(heights) + 2.2)
     figure.suptitle(printable(title, 110), fontsize=11, parse_math=False)
     image, posterior, entropy, strip, text = figure.subplots(5, 1, sharex=True, height_ratios=heights)
     image.imshow(line, cmap="gray", vmin=0, vmax=255, aspect="auto", extent=(0, width, line.shape[0], 0))
@@ -106,13 +105,12 @@ def reduction_figure(line: NDArray[np.uint8], trace: ReductionTrace, config: Red
 
 def _curve(panel: Axes, x: NDArray[Any], y: NDArray[Any], bound: float, name: str, label: str) -> None:
     panel.plot(x, y, color="0.2", linewidth=1.2, drawstyle="steps-mid")
-    panel.axhline(bound, color="#d55e00", linestyle="--", linewidth=1)
+    panel.axhline(bound, color=ORANGE, linestyle="--", linewidth=1)
     panel.annotate(
         f"{name} = {bound:g}", (1, bound), (3, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=8
     )
     panel.set_ylabel(label, fontsize=8)
-    panel.grid(color="0.92")
-    panel.spines[["top", "right"]].set_visible(False)
+    plain_axes(panel)
 
 
 def _strip(panel: Axes, trace: ReductionTrace, left: str, figure: Figure) -> None:

@@ -47,4 +47,4 @@ def _seconds_a_line(config: Config, device: torch.device) -> float:
     lines = min(config.training.batch_size, 16 if device.type == "cuda" else 1)
     step = Step(Case("", config, True, lines, config.data.max_width), device)
     step()  # the first one makes the network
-    return min(seconds_a_step(step, 1)[0] for _ in range(3 if device.type == "cuda" else 1)) / lines
+    return min(seconds_a_step(step) for _ in range(3 if device.type == "cuda" else 1)) / lines

@@ -73,7 +73,6 @@ def test_report_of_a_real_run(monkeypatch):
     assert 0 < report.first_step_seconds < 3600
     train, read = report.to_dict()["rows"]
     assert train["flops"] > 2.5 * read["flops"]
-    assert train["overlapped_seconds"] <= train["roofline_seconds"]
     assert len(train["kernels"]) > 10
     shares = [kernel["share"] for kernel in train["kernels"]]
     assert shares == sorted(shares, reverse=True)
