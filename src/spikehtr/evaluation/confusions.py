@@ -30,9 +30,9 @@ def confusions(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     for reference, hypothesis in pairs:
         operations = Levenshtein.editops(reference, hypothesis)
         seen.update(reference)
-        for tag, here, there in operations.as_list():
-            ours = "" if tag == "insert" else reference[here]
-            found[KINDS[tag]][ours, "" if tag == "delete" else hypothesis[there]] += 1
+        for edit in operations:
+            ours = "" if edit.tag == "insert" else reference[edit.src_pos]
+            found[KINDS[edit.tag]][ours, "" if edit.tag == "delete" else hypothesis[edit.dest_pos]] += 1
             wrong[ours] += 1
         place = bisect_right(LENGTH_BINS, len(reference)) - 1
         lines[place] += 1

@@ -40,8 +40,8 @@ class Ordering:
 
 def orderings(study: Study, block: Block) -> list[Ordering]:
     """The study's comparisons that can be made, on the paper's split."""
-    found = product(study.comparisons, study.metrics)
-    return list(_possible(_compare(study, block, *map(block.row, names), metric) for names, metric in found))
+    wanted = product(study.comparisons, study.metrics)
+    return list(_possible(_compare(study, block, block.row(a), block.row(b), metric) for (a, b), metric in wanted))
 
 
 def pairs(study: Study, block: Block) -> list[Ordering]:

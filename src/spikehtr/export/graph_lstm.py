@@ -1,33 +1,30 @@
-"""LSTMs in graphs. PyTorch's own one is traced step by step, so the graph would be for lines of one length.
-
-For ONNX an LSTM becomes one operation, which is translated to ONNX's LSTM. For torch.export, whose files need no code
-of ours, it becomes a loop in the graph (`scan`).
-"""
+"""LSTMs in ONNX graphs. PyTorch's own one is traced step by step, so the graph would be for lines of one length: here
+an LSTM becomes one operation, which is translated to ONNX's LSTM."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch._higher_order_ops.scan import scan
 
-Way = Literal["operation", "loop"]
 Net = TypeVar("Net", bound=nn.Module)
-_PARTS = ("ih", "hh")  # of PyTorch's names: for what is read, and for what is remembered
 
 
-def with_graph_lstms(net: Net, way: Way) -> Net:
+def has_lstms(net: nn.Module) -> bool:
+    return any(isinstance(module, nn.LSTM) for module in net.modules())
+
+
+def with_graph_lstms(net: Net) -> Net:
     """A network whose LSTMs can be traced; itself where it has none."""
-    if not any(isinstance(module, nn.LSTM) for module in net.modules()):
+    if not has_lstms(net):
         return net
     net = copy.deepcopy(net)
     for parent in list(net.modules()):
         for name, child in parent.named_children():
             if isinstance(child, nn.LSTM):
-                setattr(parent, name, _Operation(child) if way == "operation" else _Loop(child))
+                setattr(parent, name, GraphLSTM(child))
     return net
 
 
@@ -51,7 +48,7 @@ def _in_order(value: Tensor, gates: tuple[int, ...]) -> Tensor:
     return torch.cat([parts[gate] for gate in gates])
 
 
-class _Operation(nn.Module):
+class GraphLSTM(nn.Module):
     """An LSTM of one layer and direction, over rows: [B, L, d] -> ([B, L, h], None)"""
 
     def __init__(self, source: nn.LSTM) -> None:
@@ -65,33 +62,6 @@ class _Operation(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, None]:
         return lstm(x, self.w, self.r, self.b, self.hidden_size), None
-
-
-class _Loop(nn.Module):
-    """The same as a loop over the columns."""
-
-    def __init__(self, source: nn.LSTM) -> None:
-        super().__init__()
-        self.hidden_size = source.hidden_size
-        self.weight_ih, self.weight_hh = (
-            nn.Parameter(getattr(source, f"weight_{part}_l0").detach()) for part in _PARTS
-        )
-        self.bias_ih, self.bias_hh = (nn.Parameter(getattr(source, f"bias_{part}_l0").detach()) for part in _PARTS)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, None]:
-        seen = F.linear(x, self.weight_ih, self.bias_ih + self.bias_hh).transpose(0, 1)  # [L, B, 4h]
-        start = x.new_zeros(x.shape[0], self.hidden_size)
-        weight = self.weight_hh.t()
-
-        def step(state: tuple[Tensor, Tensor], column: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-            h, c = state
-            i, f, g, o = (column + h @ weight).chunk(4, dim=1)
-            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-            h = torch.sigmoid(o) * torch.tanh(c)
-            return (h, c), h.clone()
-
-        _, out = scan(step, (start, start.clone()), seen, dim=0)
-        return out.transpose(0, 1), None
 
 
 def translation(op: Any) -> Any:

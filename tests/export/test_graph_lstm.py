@@ -14,7 +14,7 @@ from spikehtr.baselines.common import BLSTM
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.export import program
-from spikehtr.export.recurrent import Way, with_graph_lstms
+from spikehtr.export.graph_lstm import with_graph_lstms
 from spikehtr.export.tracing import capture
 from spikehtr.recognizer import Recognizer
 from spikehtr.registry import build
@@ -27,14 +27,13 @@ onnx = pytest.importorskip("onnx", reason="the extra `export` is not installed")
 runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
 
 
-@pytest.mark.parametrize("way", ["operation", "loop"])
 @torch.no_grad()
-def test_both_ways_give_what_torch_gives(way: Way) -> None:
+def test_an_operation_gives_what_torch_gives() -> None:
     torch.manual_seed(0)
     holder = nn.ModuleList([nn.LSTM(5, 7, batch_first=True)]).eval()
     for batch, size in ((1, 2), (3, 9), (4, 30)):
         x = torch.randn(batch, size, 5)
-        changed = with_graph_lstms(holder, way)
+        changed = with_graph_lstms(holder)
         assert torch.allclose(holder[0](x)[0], changed[0](x)[0], atol=1e-6)  # type: ignore[index]
     assert isinstance(holder[0], nn.LSTM)  # the network itself is left as it was
 
@@ -42,7 +41,7 @@ def test_both_ways_give_what_torch_gives(way: Way) -> None:
 @torch.no_grad()
 def test_a_network_without_lstms_is_its_own_graph() -> None:
     net = nn.Sequential(nn.Linear(2, 2))
-    assert with_graph_lstms(net, "loop") is net
+    assert with_graph_lstms(net) is net
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +66,13 @@ def test_one_graph_serves_any_number_of_lines_of_any_length(blstm: BLSTM, tmp_pa
 
     sizes = {0: Dim("batch", min=1, max=64), 1: Dim("tokens", min=2, max=500)}
     shapes = (sizes, {0: sizes[0]})
-    looped = capture(with_graph_lstms(blstm, "loop"), rows(2, 11), shapes).module()
-    model = translate(capture(with_graph_lstms(blstm, "operation"), rows(2, 11), shapes), ("x", "n"), ("y",))
+    model = translate(capture(with_graph_lstms(blstm), rows(2, 11), shapes), ("x", "n"), ("y",))
     assert sum(node.op_type == "LSTM" for node in model.graph.node) == 4  # two layers, two directions
     onnx.save(model, tmp_path / "b.onnx")
     session = runtime.InferenceSession(tmp_path / "b.onnx")
     torch.manual_seed(2)
     for batch, size in ((1, 2), (1, 40), (5, 23), (3, 200)):
         tokens, lengths = rows(batch, size)
-        agree(blstm, looped(tokens, lengths), tokens, lengths)
         (found,) = session.run(None, {"x": tokens.numpy(), "n": lengths.numpy()})
         agree(blstm, torch.from_numpy(found), tokens, lengths)
 
@@ -99,12 +96,9 @@ SLOW = pytest.mark.slow  # a minute to trace each
     ("arch", "reducer", "kind"),
     [
         ("kraken", False, "onnx"),
-        pytest.param("kraken", True, "torch", marks=SLOW),
         pytest.param("kraken", True, "onnx", marks=SLOW),
         pytest.param("cnn-blstm", False, "onnx", marks=SLOW),
-        pytest.param("cnn-blstm", False, "torch", marks=SLOW),
         pytest.param("retsinas", False, "onnx", marks=SLOW),
-        pytest.param("retsinas", False, "torch", marks=SLOW),
         pytest.param("htr-vt", False, "onnx", marks=SLOW),
         pytest.param("htr-vt", False, "torch", marks=SLOW),
     ],
@@ -136,3 +130,9 @@ def test_double_precision_is_refused_with_the_reason(tmp_path: Path) -> None:
 
     with pytest.raises(SpikeHTRError, match=r"onnxruntime has no LSTM in fp64; .* take fp32"):
         save(small("kraken"), tmp_path / "m.onnx", kind="fp64")
+
+
+def test_torch_export_refuses_lstms(tmp_path: Path) -> None:
+    with pytest.raises(SpikeHTRError, match="export this network as onnx"):
+        program.save(small("kraken"), tmp_path / "m.pt2")
+    assert not list(tmp_path.iterdir())
