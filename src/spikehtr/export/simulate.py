@@ -161,7 +161,8 @@ def reduce(p: Parameters, z: Tensor, preview: Tensor) -> Tensor:
     kept; merge-only: neither entropy nor gamma; prune-only: the rest is dropped, and if nothing is kept the first
     position is."""
     rules = ReducerConfig(**{name: p[name] for name in ReducerConfig.model_fields if name in p})
-    return CTCLengthReducer(rules)(z[:, None], torch.tensor([z.shape[1]]), preview[None]).tokens[:, 0]
+    kept: Tensor = CTCLengthReducer(rules)(z[:, None], torch.tensor([z.shape[1]]), preview[None]).tokens[:, 0]
+    return kept
 
 
 def group_norm(p: Parameters, x: Tensor) -> Tensor:

@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 
-from spikehtr.data.formats import alto, page, xml
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, page_name, walk
-from spikehtr.data.formats.pages import ImageFinder
+from spikehtr.data.formats import alto_xml, page_xml, xml
+from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, page_name, walk
+from spikehtr.data.formats.xml_pages import ImageFinder
 from spikehtr.data.images import ImageError, count_frames, open_gray, open_whole, to_gray
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import ClientOptions
 from spikehtr.pages.iiif.manifests import is_address
@@ -30,7 +30,7 @@ from spikehtr.pages.remote import canvas_file, is_manifest_file, manifest_of, re
 
 Kind = Literal["image", "xml", "pdf", "iiif"]
 _PDFIUM = threading.Lock()
-ROOTS = {"PcGts": page.parse, "alto": alto.parse}  # what PAGE and ALTO files are read with
+ROOTS = {"PcGts": page_xml.parse, "alto": alto_xml.parse}  # what PAGE and ALTO files are read with
 OVERLAY = ".overlay.png"  # pages with their lines drawn in: results, never inputs
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
 _TIFF = (".tif", ".tiff")
@@ -161,7 +161,7 @@ def _at(path: Path, output: Path | None, failures: list[Failure]) -> list[Source
         return []
     if not path.is_dir():
         return [_source(path, PurePath(path.name))]
-    report = Report()
+    report = ImportReport()
     sources = list(_in_folder(path, output, report))
     failures += [Failure(problem.where, problem.message) for problem in report.problems]
     if not sources and not report.problems:
@@ -174,7 +174,7 @@ def _source(path: Path, place: PurePath) -> Source:
     return Source(path, "pdf" if suffix == ".pdf" else "xml" if suffix == ".xml" else "image", place)
 
 
-def _in_folder(folder: Path, output: Path | None, report: Report) -> Iterator[Source]:
+def _in_folder(folder: Path, output: Path | None, report: ImportReport) -> Iterator[Source]:
     results = output.resolve() if output is not None else None
     if results is not None and folder.resolve() not in results.parents:  # elsewhere, or the very folder that is read
         results = None
@@ -198,7 +198,7 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
     passed = Counter[Path]()
     for place, source in enumerate(sources):
         if source.kind == "xml":
-            root = xml.load(source.path, Report())
+            root = xml.load(source.path, ImportReport())
             if root is not None and (parse := ROOTS.get(xml.name_of(root))):
                 content = parse(root)
                 image = finder.find(source.path, content.image)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from spikehtr.evaluation.write_report import make_folder, write_json, write_text
 from spikehtr.plotting import save_figure
-from spikehtr.report import Report, environment
+from spikehtr.report import HtmlReport, environment
 from spikehtr.studies.comparisons import orderings, pairs
 from spikehtr.studies.study_overlay import Fact, Study
 from spikehtr.studies.study_plan import StudyPlan
@@ -42,8 +42,8 @@ def _commands(plan: StudyPlan, blocks: Sequence[Block]) -> str:
     return "\n".join(known) or shlex.join(["spikehtr", *plan.command])
 
 
-def _page(plan: StudyPlan, made: Sequence[Table], blocks: Sequence[Block], plot: Path) -> Report:
-    page = Report(f"Study {plan.study.name}: {plan.study.title}")
+def _page(plan: StudyPlan, made: Sequence[Table], blocks: Sequence[Block], plot: Path) -> HtmlReport:
+    page = HtmlReport(f"Study {plan.study.name}: {plan.study.title}")
     page.code(_commands(plan, blocks))
     page.table((), _about(plan, blocks))
     for table in made:

@@ -11,7 +11,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.profiling.benchmark_steps import Case, Step
 from spikehtr.profiling.step_timing import seconds_a_step
 from spikehtr.studies.study_plan import Task
-from spikehtr.training.sets import split_rows
+from spikehtr.training.datasets import split_rows
 
 
 def minutes_of(tasks: Sequence[Task], device: str) -> list[float]:
