@@ -11,7 +11,8 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.compare_models import compare, line_rows, match_lines, most_different, write_comparison
 from spikehtr.evaluation.evaluation import Evaluation, line_facts, worst_first
 from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.write_report import make_folder, whole_result, write_evaluation
+from spikehtr.evaluation.write_report import whole_result, write_evaluation
+from spikehtr.files import make_folder
 
 STORE = SimpleNamespace(line=lambda row: draw_line(f"line {row}"))
 TEXTS = ["ink first", "edges <later>", "spikes read", "on paper"]

@@ -11,13 +11,13 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluation import line_facts
 from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.summary import summarise
+from spikehtr.files import write_json
 from spikehtr.studies.archive import holds_kept, keep
 from spikehtr.studies.study_overlay import load_study
 from spikehtr.studies.study_page import to_json
 from spikehtr.studies.study_plan import RESULT, STUDY, StudyPlan
 from spikehtr.studies.study_runs import KEPT, gather
 from spikehtr.studies.study_tables import tables
-from spikehtr.training.records import write_json
 
 ONE, OTHER = "fine-t1", "retsinas-64"
 TEXTS = [("the ink is dry", "the ink is dry"), ("a pen", "a hen"), ("nibs", "nib s"), ("", "x"), ("Tinte", "")]

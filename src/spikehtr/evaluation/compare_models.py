@@ -14,7 +14,8 @@ from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.rate_tables import columns, interval_note, percent
 from spikehtr.evaluation.rates import character_edits, finite, total
 from spikehtr.evaluation.summary import MAIN, clusters_of, resampling
-from spikehtr.evaluation.write_report import make_folder, show_line, write_evaluation, write_json, write_table
+from spikehtr.evaluation.write_report import show_line, write_evaluation, write_json, write_table
+from spikehtr.files import make_folder
 from spikehtr.report import HtmlReport, environment
 
 A, B = "A", "B"

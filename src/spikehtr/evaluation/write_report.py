@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import tempfile
 from collections.abc import Iterable, Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -33,7 +32,7 @@ from spikehtr.evaluation.rate_tables import (
     set_table,
 )
 from spikehtr.evaluation.reliability import draw_reliability
-from spikehtr.files import whole_file
+from spikehtr.files import make_folder, whole_file
 from spikehtr.report import HtmlReport, environment, marked
 
 _OPEN = 5  # worst lines that the page shows before the rest folds away
@@ -159,16 +158,6 @@ def write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]
     writer.writerow(head)
     writer.writerows(rows)
     write_text(path, text.getvalue())
-
-
-def make_folder(folder: Path) -> None:
-    """`folder`, there and writable, or one clear message; found out before the work, not after it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".report."):
-            pass
-    except OSError as error:
-        raise SpikeHTRError(f"{folder}: cannot be written ({error.strerror or error}); name another folder") from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from spikehtr.evaluation.rate_tables import percent
-from spikehtr.evaluation.write_report import make_folder, write_json, write_table
+from spikehtr.evaluation.write_report import write_json, write_table
+from spikehtr.files import make_folder
 from spikehtr.plotting import save_figure
 from spikehtr.profiling import published
 from spikehtr.profiling.diagnosis import Diagnosis

@@ -15,8 +15,7 @@ from typing import Any
 
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.write_report import make_folder
-from spikehtr.files import read_json, whole_file
+from spikehtr.files import make_folder, read_json, whole_file
 from spikehtr.studies.study_plan import RESULT, STUDY, StudyPlan, Task, asked_together
 from spikehtr.studies.study_runs import KEPT, RATE, SplitResult, finished_run
 

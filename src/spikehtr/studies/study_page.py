@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from spikehtr.evaluation.write_report import make_folder, write_json, write_text
+from spikehtr.evaluation.write_report import write_json, write_text
+from spikehtr.files import make_folder
 from spikehtr.plotting import save_figure
 from spikehtr.report import HtmlReport, environment
 from spikehtr.studies.comparisons import orderings, pairs

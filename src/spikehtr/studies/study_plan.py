@@ -11,10 +11,8 @@ from typing import Any
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluation import short_names
-from spikehtr.evaluation.write_report import make_folder
-from spikehtr.files import read_json
+from spikehtr.files import make_folder, read_json, write_json
 from spikehtr.studies.study_overlay import Study, Variant
-from spikehtr.training.records import write_json
 
 STUDY, TASK, RESULT, FAILED, LOG = "study.json", "task.json", "result.json", "error.txt", "run.log"
 STOPPED = 3  # exit code of a worker that was stopped and saved
