@@ -31,14 +31,14 @@ from spikehtr.data.formats import locate, read
 from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
 from spikehtr.data.samples import (
-    WORDS_ONLY,
+    CORRECTED_ELSEWHERE,
     Problem,
     Report,
     Sample,
+    corrected_elsewhere_remark,
     machine_lines_remark,
     printable,
     without_text,
-    words_only_remark,
 )
 from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, StoreError, encode, is_store
 from spikehtr.errors import SpikeHTRError
@@ -182,8 +182,8 @@ def open_lines(
     if number := store.meta.get("machine_read"):
         asked = machine_lines is not None and store is not given
         say(machine_lines_remark(number, len(store), "--machine-lines" if asked else "`data compile --machine-lines`"))
-    if number := store.meta.get("words_only"):
-        say(words_only_remark(number, [printable(spec) for spec in specs]))
+    if number := store.meta.get("corrected_elsewhere"):
+        say(corrected_elsewhere_remark(number, [printable(spec) for spec in specs]))
     if number := store.meta["left_out"]:
         say(left_out(number, store.meta["sources"] if store is given else [printable(spec) for spec in specs]))
     return store
@@ -293,7 +293,7 @@ def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Re
         "sets": list(sets),
         "left_out": report.left_out,
         "machine_read": report.machine_read,  # left out, too
-        "words_only": report.counts["warning", WORDS_ONLY],
+        "corrected_elsewhere": report.counts["warning", CORRECTED_ELSEWHERE],
         "machine_rows": machine,
     }
     schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})

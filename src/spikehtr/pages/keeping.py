@@ -15,9 +15,10 @@ from enum import Enum
 from itertools import count
 from pathlib import Path
 
+from spikehtr.data.formats.written import digest_of
 from spikehtr.files import take_free_name, whole_file
 from spikehtr.pages.origins import Origins
-from spikehtr.pages.sealing import digest_of, is_intact
+from spikehtr.pages.sealing import is_intact
 
 _LARGEST = 1 << 28  # bytes; we never wrote more
 _TRIES = 3  # a file that comes and goes meanwhile
