@@ -32,6 +32,7 @@ from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
 from spikehtr.data.samples import (
     CORRECTED_ELSEWHERE,
+    NOTHING_FOUND,
     Problem,
     Report,
     Sample,
@@ -107,7 +108,7 @@ def _compile(
     if not done and report.machine_read:
         raise SpikeHTRError(f"{', '.join(map(str, specs))}: {machine_lines_remark(report.machine_read, 0)}")
     if not done:
-        raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report)}")
+        raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report, specs)}")
     described = {
         "height": shape.height,
         "max_width": shape.max_width,
@@ -335,7 +336,9 @@ def _key(specs: Sequence[str | Path], shape: Shape) -> str:
     return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{more}")
 
 
-def _reasons(report: Report) -> str:
+def _reasons(report: Report, specs: Sequence[str | Path]) -> str:
     """The commonest reasons why lines were left out, for a message."""
-    kinds = [f"{kind} ({number})" for (_, kind), number in report.counts.most_common(3)]
-    return f": {', '.join(kinds)}; `spikehtr data check` lists them" if kinds else ""
+    found = [f"{kind} ({number})" for (_, kind), number in report.counts.most_common(3) if kind != NOTHING_FOUND]
+    verb = "lists them" if found else "says what was looked for"
+    why = f": {', '.join(found)}" if found else ""
+    return f"{why}; `spikehtr data check {shlex.join(map(printable, specs))}` {verb}" if report.counts else ""

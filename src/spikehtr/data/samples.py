@@ -15,6 +15,7 @@ Split = Literal["train", "validation", "test"]
 Point = tuple[float, float]
 Severity = Literal["error", "warning"]
 NO_TEXT = "no text"  # the kind of problem that a line without a transcript is
+NOTHING_FOUND = "nothing found"  # of a source in a named format
 MACHINE = "machine-read"  # a line as a model read it, which no person changed or confirmed
 CORRECTED_ELSEWHERE = "corrected elsewhere"  # such a line, whose words or region a person changed, but not its text
 
