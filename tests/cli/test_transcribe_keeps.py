@@ -182,7 +182,7 @@ def test_a_read_only_file_is_left_even_with_overwrite(scans: Path) -> None:
     for options in ([], ["--overwrite"]):
         result = lines(scans, "-o", out, *options)
         assert result.exit_code == 1
-        title = "1 file left alone, read-only (make them writable, or give another folder):"
+        title = "1 file left alone, read-only (make it writable, or give another folder):"
         assert f"{title}\n  {out / 'a.xml'}" in result.stderr
         assert (out / "a.xml").read_bytes() == before
         assert not list(out.glob("*.bak*"))
