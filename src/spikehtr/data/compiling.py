@@ -33,8 +33,8 @@ from spikehtr.data.images import ImageError, line_image
 from spikehtr.data.samples import (
     CORRECTED_ELSEWHERE,
     NOTHING_FOUND,
+    ImportReport,
     Problem,
-    Report,
     Sample,
     corrected_elsewhere_remark,
     machine_lines_remark,
@@ -71,7 +71,7 @@ def compile_store(
     progress: Progress | None = None,
     straighten: bool = False,
     machine_lines: bool = False,
-) -> tuple[LineStore, Report]:
+) -> tuple[LineStore, ImportReport]:
     """Read `specs` (paths or `format:path`) into the store `output`; the open store and what could not be used.
 
     With `max_width` lines are fitted to it once and for all: smaller and quicker to read, but of use at that width
@@ -87,9 +87,9 @@ def compile_store(
 
 def _compile(
     specs: Sequence[str | Path], output: Path, shape: Shape, progress: Progress | None
-) -> tuple[LineStore, Report]:
+) -> tuple[LineStore, ImportReport]:
     _check_stores(specs, shape)
-    report = Report()
+    report = ImportReport()
     parts = output.with_name(f".{output.name}.parts")
     _claim(parts, specs, shape)
     samples = _all_samples(specs, report, shape.machine_lines)
@@ -232,7 +232,7 @@ def _alone(output: Path) -> Iterator[None]:
                 lock.unlink()
 
 
-def _all_samples(specs: Sequence[str | Path], report: Report, machine_lines: bool) -> Iterator[Sample]:
+def _all_samples(specs: Sequence[str | Path], report: ImportReport, machine_lines: bool) -> Iterator[Sample]:
     for spec in specs:
         name = printable(spec)
         for sample in read(spec, report, machine_lines):
@@ -269,7 +269,7 @@ def _write_part(path: Path, results: list[Row | Problem]) -> None:
             writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
 
 
-def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Report) -> None:
+def _join(parts: list[Path], output: Path, described: dict[str, Any], report: ImportReport) -> None:
     characters: dict[str | None, set[str]] = {}
     counts: Counter[str] = Counter()
     sets: dict[str, None] = {}  # in the order of their first lines
@@ -336,7 +336,7 @@ def _key(specs: Sequence[str | Path], shape: Shape) -> str:
     return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{more}")
 
 
-def _reasons(report: Report, specs: Sequence[str | Path]) -> str:
+def _reasons(report: ImportReport, specs: Sequence[str | Path]) -> str:
     """The commonest reasons why lines were left out, for a message."""
     found = [f"{kind} ({number})" for (_, kind), number in report.counts.most_common(3) if kind != NOTHING_FOUND]
     verb = "lists them" if found else "says what was looked for"

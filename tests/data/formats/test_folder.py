@@ -2,7 +2,7 @@ import pytest
 from formats_help import draw, gather, kinds, write
 
 from spikehtr.data.formats import folder
-from spikehtr.data.formats.files import MAX_TRANSCRIPT
+from spikehtr.data.formats.helpers import MAX_TRANSCRIPT
 from spikehtr.data.formats.written import NOTES, digest_of
 from spikehtr.pages.origins import Origins
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from spikehtr.data.formats.files import (
+from spikehtr.data.formats.helpers import (
     IMAGE_SUFFIXES,
     UniqueNames,
     document_of,
@@ -20,7 +20,7 @@ from spikehtr.data.formats.files import (
     walk,
 )
 from spikehtr.data.formats.written import WrittenFiles
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.samples import ImportReport, Sample
 
 LOOKS_FOR = "line images with x.gt.txt or x.txt beside x.png"
 
@@ -36,7 +36,7 @@ def recognises(path: Path) -> bool:
     )
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
     if not path.is_dir():
         return
     written = WrittenFiles(path)
@@ -44,7 +44,9 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
         yield from _read_folder(folder, [file.name for file in files], path, written, report)
 
 
-def _read_folder(folder: Path, names: list[str], root: Path, written: WrittenFiles, report: Report) -> Iterator[Sample]:
+def _read_folder(
+    folder: Path, names: list[str], root: Path, written: WrittenFiles, report: ImportReport
+) -> Iterator[Sample]:
     texts = {name for name in names if name.lower().endswith(".txt")}
     unused = set(texts)
     ids = UniqueNames()
