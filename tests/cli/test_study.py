@@ -15,7 +15,7 @@ from cli_help import run
 from PIL import Image
 
 from conftest import draw_line
-from spikehtr.studies.plan import load_study, study_names
+from spikehtr.studies.study_overlay import load_study, study_names
 from spikehtr.training.log import read_log
 from studies_help import SETTINGS, write_lines
 
