@@ -40,7 +40,7 @@ format: .venv/.dev
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-NEEDED := pyproject.toml constraints.txt $(wildcard src/spikehtr/kernels/native/*)
+NEEDED := pyproject.toml constraints.txt $(wildcard src/spikehtr/readers/cpu/native/*)
 
 .venv/.core: .venv/bin/python $(NEEDED)
 	$(INSTALL) -e .

@@ -26,9 +26,9 @@ from rich.table import Table
 from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
 from spikehtr.export import onnx
 from spikehtr.export.checking import open_split
-from spikehtr.inference import Exact, PlainReader, make_reader
-from spikehtr.model.recognizer import SpikeHTR
-from spikehtr.recognizer import Fitted, Recognizer
+from spikehtr.model.spike_htr import SpikeHTR
+from spikehtr.readers import FittedLine, Recognizer, make_reader
+from spikehtr.readers.torch import DoubleReader, TorchReader
 from spikehtr.text import normalise
 from spikehtr.weights import Loaded, load_model, save_model
 
@@ -63,16 +63,16 @@ def export(loaded: Loaded, folder: Path) -> dict[str, tuple[Path, float]]:
 def ways(loaded: Loaded, files: dict[str, tuple[Path, float]]) -> dict[str, Recognizer]:
     """The reference first."""
     net, rest = loaded.net, (loaded.config, loaded.charset)
-    plain, fast = PlainReader(net), make_reader(net, "fp32")
-    found = {PLAIN: Recognizer(net, *rest, reader=plain), EXACT: Recognizer(net, *rest, reader=Exact(net))}
+    plain, fast = TorchReader(net), make_reader(net, "fp32")
+    found = {PLAIN: Recognizer(net, *rest, reader=plain), EXACT: Recognizer(net, *rest, reader=DoubleReader(net))}
     found["reference, pixels + 1e-7"] = Recognizer(net, *rest, reader=Noisy(plain))
-    if type(fast) is not PlainReader:
+    if type(fast) is not TorchReader:
         found["engine, fp32"] = Recognizer(net, *rest, reader=fast)
     return found | {name: onnx.read(path) for name, (path, _) in files.items() if name != PLAIN}
 
 
 def read(
-    readers: dict[str, Recognizer], lines: list[Fitted], limit: float
+    readers: dict[str, Recognizer], lines: list[FittedLine], limit: float
 ) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
     """Texts and seconds of every line, by every reader; no line is begun after `limit` seconds."""
     texts: dict[str, list[str]] = {name: [] for name in readers}
@@ -87,7 +87,7 @@ def read(
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             start = time.perf_counter()
-            (found,) = readers[name].read([line])
+            (found,) = readers[name].read_lines([line])
             times[name].append(time.perf_counter() - start)
             texts[name].append(normalise(found.text))
     return texts, times
@@ -151,7 +151,7 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     loaded = load_model(options.model)
     loaded = with_gelu(loaded) if options.gelu else loaded
-    model = Recognizer(loaded.net, loaded.config, loaded.charset, reader=PlainReader(loaded.net))
+    model = Recognizer(loaded.net, loaded.config, loaded.charset, reader=TorchReader(loaded.net))
     lines, truths = fitted_lines(open_split(options.data, options.split, model, options.lines))
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)

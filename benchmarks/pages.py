@@ -31,12 +31,13 @@ from spikehtr.data.formats import xml
 from spikehtr.data.images import open_gray
 from spikehtr.data.samples import Report
 from spikehtr.evaluation.tables import columns
+from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import ROOTS, read_given
 from spikehtr.pages.reading import Sheet, assemble, cut_lines, found_sheet, given_sheet
 from spikehtr.pages.scoring import Score, score
-from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
-from spikehtr.pages.tree import Page
+from spikehtr.pages.segmenting import segmenter
 from spikehtr.recognizer import Recognizer
+from spikehtr.results.page import Page
 from spikehtr.text import normalise
 
 Row = dict[str, Any]  # the figures of one page: numbers, and (edits, characters) of error rates
@@ -81,7 +82,7 @@ def read(recognizer: Recognizer, sheet: Sheet) -> tuple[Page, float]:
     """A page as it is read, and the seconds that took."""
     start = time.perf_counter()
     places, fitted = cut_lines(recognizer, sheet)
-    page = assemble(sheet, places, recognizer.read_many(fitted, recognizer.reader.batch_size), recognizer.name)
+    page = assemble(sheet, places, recognizer.read_lines(fitted), recognizer.name)
     return page, time.perf_counter() - start
 
 

@@ -20,35 +20,35 @@ from rich.table import Table
 from spikehtr.cli.options import pick_device
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
-from spikehtr.engine.engine import unsupported_reason
 from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
-from spikehtr.inference import Exact, PlainReader, Reader, make_reader
 from spikehtr.model.network import Network
 from spikehtr.profiling.roofline import synchronize
 from spikehtr.profiling.steps import FAST, REFERENCE, chosen
-from spikehtr.recognizer import Fitted, Recognizer
+from spikehtr.readers import FittedLine, Reader, Recognizer, make_reader
+from spikehtr.readers.cpu.engine import unsupported_reason
+from spikehtr.readers.torch import DoubleReader, TorchReader
 from spikehtr.text import normalise
 from spikehtr.weights import load_model
 
 PLAIN, EXACT, EXACT_ON_CPU = "reference, fp32", "reference, fp64", "reference, fp64, on the CPU"
 BF16 = "bf16"
 WAYS: dict[str, Callable[[Network], Reader]] = {
-    PLAIN: lambda net: PlainReader(net),
-    EXACT: lambda net: Exact(net),
-    EXACT_ON_CPU: lambda net: Exact(deepcopy(net).cpu()),
-    "reference, pixels + 1e-7": lambda net: Noisy(PlainReader(net)),
+    PLAIN: lambda net: TorchReader(net),
+    EXACT: lambda net: DoubleReader(net),
+    EXACT_ON_CPU: lambda net: DoubleReader(deepcopy(net).cpu()),
+    "reference, pixels + 1e-7": lambda net: Noisy(TorchReader(net)),
     "fp32": lambda net: make_reader(net, "fp32"),
     BF16: lambda net: make_reader(net, "bf16"),
 }
 
 
-def read(recognizer: Recognizer, lines: list[Fitted], batch_size: int, rounds: int) -> tuple[list[str], float]:
+def read(recognizer: Recognizer, lines: list[FittedLine], batch_size: int, rounds: int) -> tuple[list[str], float]:
     """Texts, and lines a second of the last round: the first ones compile and record."""
     device = next(recognizer.net.parameters()).device
     for _ in range(rounds):
         synchronize(device)
         start = time.perf_counter()
-        texts = [normalise(line.text) for line in recognizer.read_many(lines, batch_size)]
+        texts = [normalise(line.text) for line in recognizer.read_lines(lines, batch_size)]
         seconds = time.perf_counter() - start
     return texts, len(lines) / seconds
 

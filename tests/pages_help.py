@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from conftest import micro
 from spikehtr.assets import FONTS
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.recognizer import Recognizer
 from spikehtr.text import Charset
 from spikehtr.weights import save_model

@@ -1,13 +1,11 @@
 """The import contract of `src/spikehtr`, part of `make lint`: no circle between modules, no arrow up between layers.
 
 Imports inside functions count as those at the top do. Those under TYPE_CHECKING are never run: they close no circle,
-but may not point up either. `import_exceptions.txt` lists what breaks the contract today, an import a line. The list
-may only shrink: a line that is not needed any more is an error (`--prune` takes such lines out).
+but may not point up either.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,19 +16,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "spikehtr"
 # From the bottom up; a name stands for itself and all below it. A module may import its own layer and those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (
-        *("assets", "config", "config_model", "config_retired", "config_text", "config_training"),
-        *("errors", "files", "presets"),
-        *("report", "results", "text", "version"),
-    ),
-    ("kernels", "ops"),
+    ("assets", "config", "errors", "files", "report", "text", "version"),
+    ("ops",),
     ("baselines", "model", "registry"),
-    ("data", "decoding", "engine", "inference", "readers", "weights"),
+    ("data", "decoding", "readers", "results", "weights"),
     ("evaluation", "export", "kraken_plugin", "pages", "profiling", "recognizer", "training"),
     ("__init__", "__main__", "bulk", "cli", "serve", "studies"),
 )
 # Beyond the layers: a network has one forward pass, and does not know what makes it fast.
-FORBIDDEN = (("model", "kernels"), ("model", "ops.triton"))
+FORBIDDEN = (("model", "ops.triton"),)
 
 
 class Import(NamedTuple):
@@ -142,59 +136,23 @@ def circles(imports: Iterable[Import]) -> list[list[str]]:
     return groups
 
 
-def check(modules: Mapping[str, Path], exceptions: Collection[Import]) -> tuple[list[str], list[Import]]:
-    """What breaks the contract beyond the exceptions, and the exceptions that are not needed."""
+def check(modules: Mapping[str, Path]) -> list[str]:
+    """What breaks the contract."""
     found = [imports_of(name, file, modules) for name, file in modules.items()]
     running = {one for part, _ in found for one in part}
     every = running | {one for _, part in found for one in part}
     wrong = [f"{name}: has no layer; add it to LAYERS" for name in modules if layer_of(name) is None]
-    wrong += [f"{one}: {rule}" for one in sorted(every) if (rule := broken_rule(one)) and one not in exceptions]
-    kept = running - set(exceptions)
-    wrong += [f"import circle: {', '.join(group)}" for group in circles(kept)]
-
-    def needed(one: Import) -> bool:
-        if one not in every:
-            return False
-        return broken_rule(one) is not None or (one in running and _reaches(kept, one.imported, one.importer))
-
-    return wrong, [one for one in exceptions if not needed(one)]
-
-
-def _reaches(imports: Collection[Import], start: str, end: str) -> bool:
-    seen, waiting = {start}, [start]
-    while waiting:
-        module = waiting.pop()
-        new = {one.imported for one in imports if one.importer == module} - seen
-        seen |= new
-        waiting += new
-    return end in seen
-
-
-def read_exceptions(file: Path) -> list[Import]:
-    lines = (line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
-    return [Import(*(part.strip() for part in line.split("->"))) for line in lines if line]
+    wrong += [f"{one}: {rule}" for one in sorted(every) if (rule := broken_rule(one))]
+    return wrong + [f"import circle: {', '.join(group)}" for group in circles(running)]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prune", action="store_true", help="take lines that are not needed out of the exceptions")
-    listed = Path(__file__).with_name("import_exceptions.txt")
-    exceptions = read_exceptions(listed)
-    prune = parser.parse_args().prune
-    modules = module_names(ROOT / "src")
-    wrong, stale = check(modules, exceptions)
-    while prune and stale:  # one by one: of two that break the same circle, one is needed
-        exceptions.remove(stale[0])
-        lines = listed.read_text(encoding="utf-8").splitlines(keepends=True)
-        listed.write_text("".join(line for line in lines if line.strip() != str(stale[0])), encoding="utf-8")
-        wrong, stale = check(modules, exceptions)
+    wrong = check(module_names(ROOT / "src"))
     for message in wrong:
         print(message, file=sys.stderr)
-    for one in stale:
-        print(f"{one}: not needed any more; take it out of {listed.name} (--prune does)", file=sys.stderr)
-    if not (wrong or stale):
-        print(f"import contract: holds, {len(exceptions)} known exceptions")
-    return bool(wrong or stale)
+    if not wrong:
+        print("import contract: holds")
+    return bool(wrong)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,16 @@ from spikehtr.version import __version__
 
 if TYPE_CHECKING:
     from spikehtr.config import Config
-    from spikehtr.model.recognizer import SpikeHTR
-    from spikehtr.pages.tree import Page
-    from spikehtr.recognizer import Line, Recognizer
+    from spikehtr.model.spike_htr import SpikeHTR
+    from spikehtr.recognizer import Recognizer
+    from spikehtr.results import Line, Page
 
 _HOMES = {
     "Config": "spikehtr.config",
-    "SpikeHTR": "spikehtr.model.recognizer",
+    "SpikeHTR": "spikehtr.model.spike_htr",
     "Recognizer": "spikehtr.recognizer",
-    "Line": "spikehtr.recognizer",
-    "Page": "spikehtr.pages.tree",
+    "Line": "spikehtr.results",
+    "Page": "spikehtr.results",
 }
 
 __all__ = ["Config", "Line", "Page", "Recognizer", "SpikeHTR", "__version__"]

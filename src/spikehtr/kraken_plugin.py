@@ -21,10 +21,11 @@ from spikehtr.config import Config
 from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import to_gray
 from spikehtr.export.kraken import MINIMUM
-from spikehtr.inference import Precision, make_reader
 from spikehtr.pages.word_boxes import slice_box
-from spikehtr.recognizer import WINDOW, Fitted, Line, Recognizer
+from spikehtr.readers import Precision, make_reader
+from spikehtr.readers.line_reader import POOLED_BATCHES, FittedLine, LineReader
 from spikehtr.registry import build
+from spikehtr.results import Line
 from spikehtr.text import Charset
 
 
@@ -41,7 +42,7 @@ class SpikeHTRModel(nn.Module, RecognitionBaseModel):  # type: ignore[misc]
         self.user_metadata = others | {"config": config, "charset": list(charset), "temperature": temperature}
         self.user_metadata.pop("model_type", None)
         self._inference: Any = None
-        self._recognizer: Recognizer | None = None
+        self._recognizer: LineReader | None = None
         self._ready: tuple[Any, Precision, float] | None = None  # what the recogniser was made for
 
     @property
@@ -60,7 +61,7 @@ class SpikeHTRModel(nn.Module, RecognitionBaseModel):  # type: ignore[misc]
         self._inference = config
         if self._recognizer is None or self._ready != (device, precision, temperature):
             reader = make_reader(self.net.to(device).eval(), precision)
-            self._recognizer = Recognizer(self.net, self.config, self.charset, temperature, reader=reader)
+            self._recognizer = LineReader(self.net, self.config, self.charset, temperature, reader=reader)
             self._ready = device, precision, temperature
 
     def predict(self, im: Image.Image, segmentation: Any) -> Iterator[Any]:
@@ -68,14 +69,14 @@ class SpikeHTRModel(nn.Module, RecognitionBaseModel):  # type: ignore[misc]
         if self._recognizer is None:
             raise RuntimeError("prepare_for_inference comes first")
         page = to_gray(im)
-        ahead = WINDOW * max(1, self._inference.batch_size)
+        ahead = POOLED_BATCHES * max(1, self._inference.batch_size)
         for start in range(0, len(segmentation.lines), ahead):
             yield from self._records(page, segmentation.lines[start : start + ahead], self._recognizer)
 
-    def _records(self, page: Image.Image, lines: Sequence[Any], recognizer: Recognizer) -> Iterator[Any]:
+    def _records(self, page: Image.Image, lines: Sequence[Any], recognizer: LineReader) -> Iterator[Any]:
         cut = [_cut(page, line) for line in lines]
-        fitted: list[Fitted] = [recognizer.fit(image) for image in cut if image is not None]
-        read = iter(recognizer.read_many(fitted, max(1, self._inference.batch_size)))
+        fitted: list[FittedLine] = [recognizer.fit(image) for image in cut if image is not None]
+        read = iter(recognizer.read_lines(fitted, max(1, self._inference.batch_size)))
         for line, image in zip(lines, cut, strict=True):
             record = _record(line, None if image is None else next(read), image, self._inference)
             direction = self._inference.bidi_reordering

@@ -9,7 +9,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.model.network import Network
 
 NETWORKS = {  # module and class; imported when they are asked for
-    "spike-htr": ("spikehtr.model.recognizer", "SpikeHTR"),
+    "spike-htr": ("spikehtr.model.spike_htr", "SpikeHTR"),
     "cnn-blstm": ("spikehtr.baselines.cnn_blstm", "CNNBLSTM"),
     "retsinas": ("spikehtr.baselines.retsinas", "Retsinas"),
     "htr-vt": ("spikehtr.baselines.htr_vt", "HTRVT"),

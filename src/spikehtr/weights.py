@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from spikehtr.assets import MODEL
 from spikehtr.config import Config
-from spikehtr.config_retired import config_of_file
+from spikehtr.config.retired import config_of_file
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.files import whole_file
 from spikehtr.model.network import Network

@@ -12,7 +12,7 @@ from conftest import MICRO, draw_line
 from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
 from spikehtr.data.store import encode
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.text import Charset
 from spikehtr.weights import save_model
 

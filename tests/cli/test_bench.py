@@ -9,7 +9,7 @@ from PIL import Image
 
 from conftest import MICRO, draw_line, micro
 from spikehtr import SpikeHTR
-from spikehtr.engine.engine import unsupported_reason
+from spikehtr.readers.cpu.engine import unsupported_reason
 from spikehtr.text import Charset
 from spikehtr.weights import save_model
 

@@ -14,8 +14,8 @@ from PIL import Image
 
 from conftest import draw_line, micro
 from spikehtr.data.compiling import compile_store
-from spikehtr.inference import Exact
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
+from spikehtr.readers.torch import DoubleReader
 from spikehtr.recognizer import Recognizer
 from spikehtr.text import Charset
 from spikehtr.weights import load_model, save_model
@@ -107,8 +107,8 @@ def test_text_and_json(run):
 
 def test_double_precision_on_request(run, monkeypatch):
     seen = []
-    read = Exact.read
-    monkeypatch.setattr(Exact, "read", lambda self, *batch: seen.append(len(batch[0])) or read(self, *batch))
+    read = DoubleReader.read
+    monkeypatch.setattr(DoubleReader, "read", lambda self, *batch: seen.append(len(batch[0])) or read(self, *batch))
     for precision, lines in (("fp32", 0), ("fp64", 3)):
         code, out, _ = run("a.safetensors", "-d", "old", "--precision", precision, "--json")
         assert code == 0

@@ -14,9 +14,11 @@ from spikehtr.cli import app
 from spikehtr.data.formats.xml import sniff
 from spikehtr.data.geometry import cut_line
 from spikehtr.errors import SpikeHTRError
+from spikehtr.model.network import Network
 from spikehtr.pages import origins
-from spikehtr.pages.tree import Page
+from spikehtr.readers.torch import TorchReader
 from spikehtr.recognizer import Recognizer
+from spikehtr.results.page import Page
 from spikehtr.version import __version__
 from spikehtr.weights import update_notes
 
@@ -185,7 +187,12 @@ def test_a_model_without_calibration_reads_with_its_own_confidences(model: Path,
 def test_bf16_is_told_once_unless_it_was_asked_for(
     used: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spikehtr.recognizer.precision_of", lambda reader: used)
+    def reader(net: Network, precision: str) -> TorchReader:
+        made = TorchReader(net)
+        made.precision = used
+        return made
+
+    monkeypatch.setattr("spikehtr.recognizer.make_reader", reader)
     files = make(tmp_path, ["a.png", "b.png"])
     said = "reading in bf16, which is faster here; --precision fp32 rounds less"
     result = run(model, *files, "-o", tmp_path / "out", "-f", "json")

@@ -20,7 +20,7 @@ from pages_help import save_random, simple_page
 from spikehtr.cli import app
 from spikehtr.data.formats.xml import sniff
 from spikehtr.pages.origins import FILE, SUFFIX, Format
-from spikehtr.pages.tree import Page
+from spikehtr.results.page import Page
 
 FORMS: list[Format] = list(SUFFIX)
 SEALED = [form for form in FORMS if form != "text"]

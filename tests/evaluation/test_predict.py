@@ -8,7 +8,7 @@ from spikehtr.data.synth import synthesise
 from spikehtr.evaluation.evaluating import evaluate_lines
 from spikehtr.evaluation.predict import predict
 from spikehtr.evaluation.tables import about_rows
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.text import Charset
 
 
@@ -70,5 +70,6 @@ def test_what_was_read_is_normalised_like_the_reference(tmp_path, monkeypatch):
     class Read:
         text, confidence = "  ink   e\u0301 \u00ac ", 0.5
 
-    monkeypatch.setattr("spikehtr.evaluation.predict.decode_greedy", lambda logits, *_: [Read] * len(logits))
+    read = "spikehtr.readers.line_reader.decode_frames"
+    monkeypatch.setattr(read, lambda frames, _: [Read] * len(frames.lengths.wait()))
     assert {p.text for p in predict(network(lines), lines)} == {"ink \u00e9"}

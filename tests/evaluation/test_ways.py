@@ -8,7 +8,7 @@ import torch
 from conftest import micro
 from spikehtr import SpikeHTR
 from spikehtr.evaluation.ways import NOISE, Noisy, agree
-from spikehtr.inference import Exact, PlainReader
+from spikehtr.readers.torch import DoubleReader, TorchReader
 
 
 def test_agreement_counts_lines_and_characters():
@@ -21,7 +21,7 @@ def test_agreement_counts_lines_and_characters():
 def test_noise_is_a_hair_and_the_same_each_time():
     seen = []
 
-    class Noting(PlainReader):
+    class Noting(TorchReader):
         def __call__(self, images, widths):
             seen.append(images)
             return super().__call__(images, widths)
@@ -41,7 +41,7 @@ def test_the_exact_reader_is_the_reference_in_double_precision():
     torch.manual_seed(0)
     net = SpikeHTR(micro(timesteps=1, neuron="gelu", mixer__blocks=["QK"]).model, 5).eval()
     grey, widths = torch.randint(0, 256, (2, 1, 32, 48), dtype=torch.uint8), torch.tensor([48, 31])
-    plain, exact = PlainReader(net)(grey, widths), Exact(net)(grey, widths)
+    plain, exact = TorchReader(net)(grey, widths), DoubleReader(net)(grey, widths)
     assert exact.logits.dtype == torch.float64
     assert exact.logits.numpy() == pytest.approx(plain.logits.numpy(), abs=1e-4)
     assert not torch.equal(exact.logits.float(), plain.logits)
@@ -53,6 +53,6 @@ def test_in_double_precision_a_gpu_fires_what_a_cpu_fires():
     torch.manual_seed(0)
     net = SpikeHTR(micro(timesteps=2).model, 5).eval()
     grey, widths = torch.randint(0, 256, (8, 1, 32, 200), dtype=torch.uint8), torch.arange(25, 201, 25)
-    here, there = Exact(net)(grey, widths), Exact(deepcopy(net).cuda())(grey, widths)
+    here, there = DoubleReader(net)(grey, widths), DoubleReader(deepcopy(net).cuda())(grey, widths)
     assert torch.equal(here.spans, there.spans.cpu())
     assert there.logits.cpu().numpy() == pytest.approx(here.logits.numpy(), abs=1e-9)

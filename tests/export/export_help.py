@@ -40,7 +40,7 @@ class Columns(nn.Module):
 
 def simplify(patch):
     """Networks with `Columns` for their encoder, which takes most of the time that a file takes to make."""
-    patch.setattr("spikehtr.model.recognizer.Encoder", Columns)
+    patch.setattr("spikehtr.model.spike_htr.Encoder", Columns)
     ask_for(patch, "reference")  # fast paths do not know it
 
 

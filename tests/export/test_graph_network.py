@@ -5,7 +5,8 @@ from export_help import CHARSET, images
 
 from conftest import micro
 from spikehtr.export.reading import Header, recognizer
-from spikehtr.inference import PlainReader, make_reader
+from spikehtr.readers import make_reader
+from spikehtr.readers.torch import TorchReader
 
 
 def noting():
@@ -27,8 +28,8 @@ def noting():
 def test_a_graph_is_read_by_its_own_library():
     """Its configuration is a spiking network's, but no engine of ours can take its place."""
     file, fed = noting()
-    assert type(file.reader) is PlainReader
-    assert type(make_reader(file.net, "fp32", recorded=False)) is PlainReader  # as `predict` asks for one
+    assert type(file.reader) is TorchReader
+    assert type(make_reader(file.net, "fp32", recorded=False)) is TorchReader  # as `predict` asks for one
     lines = file.transcribe(images(), batch_size=5)
     assert [shape[0] for shape, _ in fed] == [5]
     assert all(len(line.text) == 1 for line in lines)

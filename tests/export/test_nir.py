@@ -14,9 +14,9 @@ from conftest import draw_line
 from spikehtr import Recognizer
 from spikehtr.data.geometry import fit_line
 from spikehtr.errors import SpikeHTRError
-from spikehtr.inference import make_reader
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.watching import watch
+from spikehtr.readers import make_reader
 
 nir = pytest.importorskip("nir", reason="the extra `export` is not installed")
 

@@ -4,8 +4,8 @@ import torch
 
 from conftest import draw_line, micro
 from spikehtr import SpikeHTR
+from spikehtr.config.presets import TIERS
 from spikehtr.data.batching import to_batch
-from spikehtr.presets import TIERS
 
 _SIZES = ("dim", "channels", "depths", "expansion", "heads", "mlp_ratio", "lk_kernel", "lk_expansion")
 

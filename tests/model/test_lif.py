@@ -9,7 +9,7 @@ from conftest import micro
 from spikehtr.config import LIFConfig
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.lif import MultiStepLIF, expected_firing, numbers_of
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.model.watching import watch
 from spikehtr.ops.plain.neuron import fire, spike
 

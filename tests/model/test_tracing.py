@@ -10,7 +10,7 @@ from spikehtr.export.tracing import capture
 from spikehtr.model.encoder import Conv2d, MaskedGroupNorm
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.masking import TokenNorm
-from spikehtr.model.recognizer import TemporalFusion
+from spikehtr.model.spike_htr import TemporalFusion
 from spikehtr.model.watching import watch
 from spikehtr.training.losses import spike_htr_loss
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from conftest import ask_for, micro
-from inference_help import Rehearsals
+from readers_help import Rehearsals
 from spikehtr import SpikeHTR
 from spikehtr.config import Config
 from spikehtr.data.batching import Batch
-from spikehtr.inference import GraphReader
+from spikehtr.readers.cuda_graphs import CudaGraphReader
 from spikehtr.training.losses import distillation
 from spikehtr.training.step import prepare
 from spikehtr.training.teacher import Teacher
@@ -56,7 +56,7 @@ CONFIGS = {"micro": micro(), "tiny": Config.preset("tiny"), "none": micro(reduce
 @pytest.mark.parametrize("name", CONFIGS)
 def test_reading_does_not_wait(name, no_autocast):
     config = CONFIGS[name]
-    reader = GraphReader(network(config).eval())
+    reader = CudaGraphReader(network(config).eval())
     images = torch.zeros(2, 1, config.model.height, 128, dtype=torch.uint8, device=META)
     held = reader._run(images, torch.zeros(2, dtype=torch.long, device=META))
     assert held.output.logits.shape == held.output.aux_logits.shape == (2, 32, 20)

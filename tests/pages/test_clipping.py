@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spikehtr.data.formats.outlines import Points, bounds
-from spikehtr.pages.clipping import clip_baseline, clip_box, clip_polygon, is_simple
+from spikehtr.results.clipping import clip_baseline, clip_box, clip_polygon, is_simple
 
 WIDTH, HEIGHT = 60, 40
 COORDINATES = st.tuples(st.integers(-40, 100), st.integers(-40, 80)).map(lambda pair: (float(pair[0]), float(pair[1])))

@@ -10,7 +10,7 @@ from PIL import Image
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import read_given
-from spikehtr.pages.tree import Page, Region, TextLine
+from spikehtr.results.page import Page, Region, TextLine
 
 PAGE = (
     '<PcGts><Page imageFilename="p.png" imageWidth="900" imageHeight="2000">{}</Page></PcGts>',

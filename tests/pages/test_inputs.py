@@ -15,7 +15,7 @@ from PIL import Image
 from spikehtr.data.images import ImageError, frame_size
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import Names, Source, count_pages, find_sources, load_page
-from spikehtr.pages.tree import Page
+from spikehtr.results.page import Page
 
 
 def picture(path: Path, size: tuple[int, int] = (40, 30), shade: int = 200) -> Path:

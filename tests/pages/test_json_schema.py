@@ -11,7 +11,7 @@ import pytest
 
 from pages_help import random_recognizer, simple_page
 from spikehtr.pages.sealing import sealed
-from spikehtr.pages.tree import Page, Region, TextLine
+from spikehtr.results.page import Page, Region, TextLine
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "spikehtr-page-1.schema.json").read_text(encoding="utf-8"))
 KINDS = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}

@@ -27,7 +27,7 @@ from spikehtr.pages.inputs import PageJob, find_sources
 from spikehtr.pages.origins import FILE, SUFFIX, Format
 from spikehtr.pages.reading import Done, How
 from spikehtr.pages.running import Run, transcribe
-from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
+from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 
 TOUCHES = {"open", "os.rename", "os.link", "os.remove", "os.chmod", "os.mkdir"}
 NAMES = [f"{stem}{suffix}" for stem in "ab" for suffix in (*SUFFIX.values(), ".overlay.png")]

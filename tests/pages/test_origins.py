@@ -4,7 +4,7 @@ import pytest
 
 from spikehtr.pages.inputs import Names, find_sources
 from spikehtr.pages.origins import FILE, Origins
-from spikehtr.pages.tree import Page
+from spikehtr.results.page import Page
 
 
 def scan(file: Path, content: str) -> Path:

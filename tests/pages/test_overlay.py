@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from spikehtr.pages.overlay import draw
-from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
+from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 
 
 def word(text, x, width=20.0):

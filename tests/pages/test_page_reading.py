@@ -14,8 +14,8 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import Failure, Names, find_sources
 from spikehtr.pages.reading import How, is_line, read_pages
 from spikehtr.pages.segmenting import find_lines
-from spikehtr.pages.tree import Page, Region, TextLine
 from spikehtr.recognizer import Recognizer
+from spikehtr.results.page import Page, Region, TextLine
 
 RECOGNIZER = random_recognizer()
 

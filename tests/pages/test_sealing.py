@@ -11,7 +11,7 @@ from spikehtr.data.formats import alto, page, xml
 from spikehtr.data.samples import Report
 from spikehtr.pages.origins import SUFFIX, Format
 from spikehtr.pages.sealing import is_intact, sealed
-from spikehtr.pages.tree import Page, Region, TextLine
+from spikehtr.results.page import Page, Region, TextLine
 
 PAGE = Page("p.png", 40, 30, (Region("r", (TextLine("l", ((0.0, 0.0), (9.0, 0.0), (9.0, 9.0))),)),), "m")
 TEXTS: dict[Format, str] = {

@@ -17,9 +17,9 @@ from lxml import etree
 
 from spikehtr.data.formats import alto, page
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
 from spikehtr.pages.word_boxes import slice_box
-from spikehtr.pages.write_page import KINDS
+from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
+from spikehtr.results.write_page import KINDS
 
 SCHEMAS = Path(os.environ.get("SPIKEHTR_SCHEMAS", Path(__file__).parents[1] / "schemas"))
 

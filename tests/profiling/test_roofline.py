@@ -5,7 +5,7 @@ import torch
 
 from conftest import micro
 from spikehtr.model.encoder import ConvMix2d, DownMix, HeightPool, SpikingConv2d
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.profiling.counts import counted_layers
 from spikehtr.profiling.roofline import Ceilings, Op, Roofline, counted_ops, measure_ceilings, step_roofline
 from spikehtr.training.muon import matrices_of

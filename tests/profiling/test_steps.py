@@ -7,9 +7,9 @@ from steps_help import CPU, case
 from conftest import ask_for
 from spikehtr import ops
 from spikehtr.config import Config
-from spikehtr.inference import make_reader
 from spikehtr.profiling.roofline import step_roofline
 from spikehtr.profiling.steps import FAST, REFERENCE, Case, Step, chosen, ink_lines
+from spikehtr.readers import make_reader
 from spikehtr.training.step import TrainStep
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spikehtr.config import PRESETS, Config
+from spikehtr.config.presets import FINE_TUNING
 from spikehtr.errors import SpikeHTRError
-from spikehtr.presets import FINE_TUNING
 from spikehtr.studies.plan import load_study, study_names
 
 OURS = sorted((Path(__file__).parents[2] / "benchmarks" / "studies").glob("*.yaml"))

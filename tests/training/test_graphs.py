@@ -5,7 +5,7 @@ import pytest
 import torch
 from training_help import SETTINGS, Epochs
 
-from inference_help import Rehearsals
+from readers_help import Rehearsals
 from spikehtr.config import Config, TrainingConfig
 from spikehtr.data.batching import Batch, Lines
 from spikehtr.registry import build

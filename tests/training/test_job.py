@@ -13,7 +13,7 @@ from training_help import SETTINGS
 from conftest import draw_line
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.text import Charset
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.job import Job, carry_out, stop_on_interrupt

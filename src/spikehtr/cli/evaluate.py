@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spikehtr.data.batching import Indices
     from spikehtr.data.store import LineStore
     from spikehtr.evaluation.evaluating import Evaluation
-    from spikehtr.inference import Precision
+    from spikehtr.readers import Precision
 
 
 def evaluate(
@@ -154,7 +154,7 @@ def _evaluations(
     from spikehtr.data.batching import Lines
     from spikehtr.evaluation.evaluating import evaluate_lines
     from spikehtr.evaluation.readings import are_readings, evaluate_readings
-    from spikehtr.inference import make_reader
+    from spikehtr.readers import make_reader
     from spikehtr.weights import load_model, read_with
 
     read: dict[Path, Evaluation] = {}

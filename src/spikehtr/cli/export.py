@@ -152,12 +152,12 @@ def nir(
     target = _target(model, output, ".nir")
     writable(target.with_suffix(".json"))
     from spikehtr.export.nir import save
-    from spikehtr.inference import PlainReader
+    from spikehtr.readers.torch import TorchReader
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import load_model
 
     loaded = load_model(model)
-    reference = Recognizer(loaded.net, loaded.config, loaded.charset, reader=PlainReader(loaded.net))
+    reference = Recognizer(loaded.net, loaded.config, loaded.charset, reader=TorchReader(loaded.net))
     chosen = _open(check, split, lines, reference)
     with counting(f"exporting {model.name}"):
         manifest = save(loaded, target, width)
@@ -218,12 +218,12 @@ def _export(
 ) -> None:
     if channels not in (1, 3):
         raise SpikeHTRError(f"--channels is 1 (grey) or 3 (red, green, blue), not {channels}")
-    from spikehtr.inference import PlainReader
+    from spikehtr.readers.torch import TorchReader
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import load_model
 
     loaded = load_model(model)
-    reference = Recognizer(loaded.net, loaded.config, loaded.charset, reader=PlainReader(loaded.net))
+    reference = Recognizer(loaded.net, loaded.config, loaded.charset, reader=TorchReader(loaded.net))
     source, split, count, batch_size = check
     lines = _open(source, split, count, reference)
     start = time.perf_counter()

@@ -75,7 +75,7 @@ def inspect(
 
 
 def _entry(loaded: Loaded | None) -> Entry | None:
-    from spikehtr.model.recognizer import SpikeHTR
+    from spikehtr.model.spike_htr import SpikeHTR
 
     return loaded.net.encoder.entry if loaded and isinstance(loaded.net, SpikeHTR) else None
 

@@ -103,7 +103,7 @@ def check_start(start: Path | None, charset: str | None, preset: str | None, fil
 def fine_tuned(model: Loaded) -> Config:
     """The settings with which a model is gone on from, but for --set."""
     from spikehtr.config import DataConfig
-    from spikehtr.presets import FINE_TUNING
+    from spikehtr.config.presets import FINE_TUNING
 
     here = {"data.workers": DataConfig().workers}  # that machine's are not this one's
     return model.config.with_overrides(FINE_TUNING | here)

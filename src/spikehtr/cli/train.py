@@ -27,8 +27,8 @@ from spikehtr.cli.options import (
     resolve,
 )
 from spikehtr.cli.progress import training_progress
+from spikehtr.config.presets import CPU_BATCH
 from spikehtr.errors import SpikeHTRError
-from spikehtr.presets import CPU_BATCH
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -201,7 +201,7 @@ def _check(form: Form, output: Path | None, **flags: bool) -> None:
 
 
 def _show(name: str, result: str, form: Form, sources: int) -> None:
-    from spikehtr.pages.writing import clean
+    from spikehtr.results.xml_text import clean
 
     if form is Form.text and sources > 1:
         typer.echo(f"==> {clean(name)} <==")

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from spikehtr.data.geometry import cut_line
@@ -29,6 +30,9 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+
+ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8] | bytes  # bytes: an encoded image file
 
 
 class ImageError(SpikeHTRError):
@@ -158,3 +162,30 @@ def line_image(sample: Sample) -> Image.Image:
     if not line.width or not line.height:
         raise ImageError("its outline is empty or lies outside the page")
     return line
+
+
+def open_image(image: ImageLike) -> Image.Image:
+    """Whatever stands for an image, as 8-bit grey."""
+    if isinstance(image, str | os.PathLike):
+        return load_line(Path(image))
+    if isinstance(image, bytes):
+        return open_gray(image)
+    if isinstance(image, np.ndarray):
+        channels = image.shape[2:]
+        if image.dtype != np.uint8 or image.ndim < 2 or channels not in ((), (1,), (3,), (4,)) or not image.size:
+            raise SpikeHTRError(
+                f"an image array must be bytes [h, w], or [h, w, c] with c = 1 (grey), 3 (RGB) or 4 (RGBA), "
+                f"not {image.dtype} {list(image.shape)}"
+            )
+        image = Image.fromarray(image[..., 0] if channels == (1,) else image)
+    if not isinstance(image, Image.Image):
+        raise SpikeHTRError(
+            f"an image is a path, a PIL image, an array of bytes or a file's bytes, not {_kind_of(image)}"
+        )
+    if not image.width or not image.height:
+        raise SpikeHTRError(f"an image of {image.width} x {image.height} pixels has nothing to read")
+    return to_gray(image)
+
+
+def _kind_of(value: object) -> str:
+    return "None" if value is None else f"{type(value).__module__}.{type(value).__name__}"

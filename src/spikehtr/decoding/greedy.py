@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spikehtr.model.reducer import HostCopy
+from spikehtr.ops.host_copy import HostCopy
 from spikehtr.text import CharacterSpan, Charset
 
 

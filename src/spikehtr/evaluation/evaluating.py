@@ -21,8 +21,8 @@ from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.evaluation.rates import character_edits
 from spikehtr.evaluation.sets import short_names
 from spikehtr.evaluation.summary import finite, summarise
-from spikehtr.inference import Reader
 from spikehtr.model.network import Network
+from spikehtr.readers import Reader
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.decoding.confidence import Sureness
-from spikehtr.decoding.greedy import Decoded, decode_greedy
-from spikehtr.inference import Reader, make_reader
+from spikehtr.decoding.greedy import Decoded
 from spikehtr.model.network import Network
+from spikehtr.readers import Reader, make_reader, read_batches
 from spikehtr.text import normalise
 
 
@@ -50,16 +50,13 @@ def predict(
     """
     was_training = net.training
     net.eval()
-    device = next(net.parameters()).device
     reader = reader or make_reader(net, "fp32", recorded=False)
     found: dict[int, Prediction] = {}
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
-    for batch in load_batches(lines, plan, workers):
-        moved = batch.to(device)
-        out = reader(moved.lines(), moved.widths)
-        decoded = decode_greedy(out.logits, out.lengths, lines.charset)
+    loaded = ((batch.rows.tolist(), batch.images, batch.widths) for batch in load_batches(lines, plan, workers))
+    for rows, out, _, decoded in read_batches(reader, loaded, lines.charset):
         sure = judge(out.logits, out.lengths, decoded) if judge else [None] * len(decoded)
-        for row, line, ratio, by in zip(batch.rows.tolist(), decoded, out.keep_ratio.tolist(), sure, strict=True):
+        for row, line, ratio, by in zip(rows, decoded, out.keep_ratio.tolist(), sure, strict=True):
             record = lines.store.record(row)
             where = record["id"], record["source"], record["document"]
             texts = normalise(record["text"]), normalise(line.text)

@@ -2,7 +2,7 @@
 
 A spiking network is not continuous: a membrane within rounding of the threshold fires or does not, one spike changes
 others, and where the network is unsure the text changes. So the reference is also read in double precision
-(`inference.Exact`), where rounding is a billion times smaller: as far as single precision is from that, so far may two
+(`DoubleReader`), where rounding is a billion times smaller: as far as single precision is from that, so far may two
 right ways of reading be from each other. And it is read with noise of 1e-7 added to its pixels (`Noisy`), less than
 half a unit in the last place of most of them: what that changes is no fault of a reader either.
 """
@@ -17,9 +17,8 @@ from torch import Tensor
 
 from spikehtr.data.batching import Lines
 from spikehtr.evaluation.rates import Edits, character_edits, total
-from spikehtr.inference import Reader, as_floats
 from spikehtr.model.network import Output
-from spikehtr.recognizer import Fitted
+from spikehtr.readers import FittedLine, Reader, as_floats
 from spikehtr.text import normalise
 
 NOISE = 1e-7
@@ -55,9 +54,9 @@ def agree(truths: Sequence[str], first: Sequence[str], texts: Sequence[str]) -> 
     return Agreement(len(texts), same, changed, wrong)
 
 
-def fitted_lines(lines: Lines) -> tuple[list[Fitted], list[str]]:
+def fitted_lines(lines: Lines) -> tuple[list[FittedLine], list[str]]:
     """Lines of a store as a Recognizer reads them, and their normalised texts."""
     items = [lines[index].pixels for index in range(len(lines))]
-    return [Fitted(pixels, pixels.shape[1]) for pixels in items], [
+    return [FittedLine(pixels, pixels.shape[1]) for pixels in items], [
         normalise(lines.store.text(int(row))) for row in lines.rows
     ]

@@ -27,10 +27,11 @@ from spikehtr.evaluation.predict import predict
 from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.evaluation.summary import clusters_of, finite, resampling
 from spikehtr.evaluation.tables import interval_note, percent
-from spikehtr.inference import Exact, PlainReader, Reader
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.network import Network
 from spikehtr.model.watching import watch
+from spikehtr.readers import Reader
+from spikehtr.readers.torch import DoubleReader, TorchReader
 from spikehtr.recognizer import Recognizer
 
 _ALONE = 12  # lines that are timed one by one
@@ -62,10 +63,10 @@ def compare(
 
     `double`: the file computes in double precision, so the model does too, and no text may differ.
     """
-    ours_reads = Exact(model.net) if double else PlainReader(model.net)
-    readers: list[Reader] = [ours_reads, PlainReader(file.net)]
+    ours_reads = DoubleReader(model.net) if double else TorchReader(model.net)
+    readers: list[Reader] = [ours_reads, TorchReader(file.net)]
     if fires(model.net) and not double:
-        readers.append(Exact(model.net))
+        readers.append(DoubleReader(model.net))
     seconds, read = [], []
     for number, reader in enumerate(readers):
         before = number * len(lines)

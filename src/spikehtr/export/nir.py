@@ -17,7 +17,7 @@ from spikehtr.export.nir_builder import DT
 from spikehtr.export.nir_walk import describe_network
 from spikehtr.export.simulate import FORMAT, OPERATIONS
 from spikehtr.files import whole_file
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.text import BLANK
 from spikehtr.version import __version__
 from spikehtr.weights import Loaded

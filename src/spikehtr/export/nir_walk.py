@@ -17,7 +17,7 @@ from spikehtr.model.encoder import ConvMix2d, DualResolutionFusion, Encoder, Hei
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.masking import MaskedGroupNorm, TokenNorm
 from spikehtr.model.mixer import Branch, LargeKernel, LinearAttention, MixerBlock, QKMix, SpikingLinear, SpikingMLP
-from spikehtr.model.recognizer import CTCHead, Positions, SpikeHTR, TemporalFusion
+from spikehtr.model.spike_htr import CTCHead, Positions, SpikeHTR, TemporalFusion
 
 
 def describe_network(net: SpikeHTR, width: int) -> NirBuilder:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.config import Config, ModelConfig
-from spikehtr.config_retired import config_of_file
+from spikehtr.config.retired import config_of_file
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.masking import shrink
 from spikehtr.model.network import Network, Output

@@ -21,7 +21,7 @@ from spikehtr import ops
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.export.recurrent import Way, with_graph_lstms
 from spikehtr.model.network import Network
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 
 INPUTS, OUTPUTS = ("images", "widths"), ("logits", "lengths", "spans")
 _BATCH = 1024  # most lines at a time: a graph wants a bound, and no one reads more

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from spikehtr.config import ReducerConfig
 from spikehtr.errors import SpikeHTRError
+from spikehtr.ops.host_copy import HostCopy
 from spikehtr.ops.masks import at_least_fp32, valid_mask
 from spikehtr.text import BLANK
 
@@ -34,26 +35,6 @@ class Reduction(NamedTuple):
     spans: Tensor  # [B, L, 2], first and one-past-last input position of each token
     weights: Tensor  # [B, L, k], share of each of a span's positions; a valid row sums to 1
     kept: Tensor  # [B, L0], the keep set K
-
-
-class HostCopy:
-    """A small tensor on its way to the host.
-
-    `wait` gives it as soon as it is there: it does not wait for what the device was asked for after the copy, so a
-    host that asks late finds the device still at work.
-    """
-
-    def __init__(self, values: Tensor) -> None:
-        self._values, self._ready = values, None
-        if values.device.type == "cuda":
-            self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-            self._values.copy_(values, non_blocking=True)
-            self._ready = torch.cuda.current_stream(values.device).record_event()
-
-    def wait(self) -> Tensor:
-        if self._ready is not None:
-            self._ready.synchronize()
-        return self._values
 
 
 def ctc_min_length(targets: Tensor, target_lengths: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.segmenting import FoundLine, FoundRegion, Segmenter
+from spikehtr.pages.found import FoundLine, FoundRegion, Segmenter
 
 HOW = (
     "the segmenter kraken needs kraken and torchvision, which pin other versions than ours. In an environment of its "

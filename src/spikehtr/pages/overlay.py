@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from spikehtr.assets import FONTS
-from spikehtr.pages.tree import Page, Region, TextLine, Word
+from spikehtr.results.page import Page, Region, TextLine, Word
 
 _SMALLEST, _LEGIBLE = 9, 14  # type of what was read: at least, and what it is not made smaller than to fit
 LONGEST = 2000  # pixels of the page's longer side in the picture

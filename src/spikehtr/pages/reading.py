@@ -16,15 +16,17 @@ from PIL import Image
 from spikehtr.data.formats.machine import noted_id
 from spikehtr.data.formats.outlines import bounds
 from spikehtr.data.geometry import cut_line
-from spikehtr.data.images import open_gray, to_gray
+from spikehtr.data.images import ImageLike, open_gray, open_image, to_gray
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
 from spikehtr.pages.inputs import Failure, PageJob, load_colour, load_page
-from spikehtr.pages.segmenting import FoundRegion, Segmenter, segmenter
-from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
+from spikehtr.pages.segmenting import segmenter
 from spikehtr.pages.word_boxes import LineInk, place_characters
-from spikehtr.pages.writing import clean
-from spikehtr.recognizer import WINDOW, Character, Fitted, ImageLike, Line, Recognizer, open_image
+from spikehtr.readers.line_reader import POOLED_BATCHES, FittedLine, LineReader
+from spikehtr.results import Character, Line
+from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
+from spikehtr.results.xml_text import clean
 from spikehtr.version import __version__
 
 Mode = Literal["auto", "line", "page"]
@@ -108,7 +110,7 @@ def _place(region: FoundRegion, number: int) -> RegionPlace:
     return RegionPlace(f"r{number}", region.kind, (), lines)
 
 
-def cut_lines(recognizer: Recognizer, sheet: Sheet) -> tuple[list[RegionPlace], list[Fitted]]:
+def cut_lines(recognizer: LineReader, sheet: Sheet) -> tuple[list[RegionPlace], list[FittedLine]]:
     """The line images of a page as the network takes them, and the regions without lines that turn out empty."""
     regions, fitted = [], []
     for region in sheet.regions:
@@ -129,7 +131,7 @@ def cut_lines(recognizer: Recognizer, sheet: Sheet) -> tuple[list[RegionPlace], 
     return regions, fitted
 
 
-def _rows_seen(recognizer: Recognizer, width: int, height: int) -> float:
+def _rows_seen(recognizer: LineReader, width: int, height: int) -> float:
     """How many rows of its own a line has left as the network sees it: a very wide one is scaled down whole."""
     c = recognizer.config
     return min(height, c.model.height, c.data.max_width * height / width)
@@ -182,10 +184,10 @@ def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
     )
 
 
-def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int = 16) -> Page:
+def read_page(
+    recognizer: LineReader, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int | None = None
+) -> Page:
     """One page: an image, or the path of a PAGE or ALTO file."""
-    if batch_size < 1:
-        raise SpikeHTRError(f"batch_size must be 1 or more, not {batch_size}")
     if isinstance(image, str | os.PathLike) and Path(image).suffix.lower() == ".xml":
         try:
             sheet = given_sheet(Path(image))
@@ -195,7 +197,7 @@ def read_page(recognizer: Recognizer, image: ImageLike, how: str | Segmenter = "
         name = Path(image).name if isinstance(image, str | os.PathLike) else "page"
         sheet = found_sheet(name, open_image(image), segmenter(how) if isinstance(how, str) else how)
     regions, fitted = cut_lines(recognizer, sheet)
-    lines = recognizer.read_many(fitted, batch_size)
+    lines = recognizer.read_lines(fitted, batch_size)
     return assemble(sheet, regions, lines, recognizer.name, recognizer.precision)
 
 
@@ -206,58 +208,47 @@ class _Waiting:
     job: PageJob
     sheet: Sheet | Failure
     regions: list[RegionPlace] = field(default_factory=list)
-    fitted: list[Fitted] = field(default_factory=list)
+    fitted: list[FittedLine] = field(default_factory=list)
 
 
 def read_pages(
-    recognizer: Recognizer | None, jobs: Iterable[PageJob], how: How, told: Callable[[int], None] = lambda lines: None
+    recognizer: LineReader | None, jobs: Iterable[PageJob], how: How, told: Callable[[int], None] = lambda lines: None
 ) -> Iterator[Done]:
     """Every page in order, good or bad. `told` hears how many lines were read, batch by batch.
 
     Without a recognizer lines are found and left unread.
-    Lines wait until there are WINDOW batches of them, so memory does not grow with the number of pages.
+    Lines wait until there are POOLED_BATCHES batches of them, so memory does not grow with the number of pages.
     """
     waiting: list[_Waiting] = []
     pooled = 0
     for page in _opened(recognizer, jobs, how):
         waiting.append(page)
         pooled += len(page.fitted)
-        if recognizer is None or pooled >= how.batch_size * WINDOW or len(waiting) >= 4 * WINDOW:
+        if recognizer is None or pooled >= how.batch_size * POOLED_BATCHES or len(waiting) >= 4 * POOLED_BATCHES:
             yield from _flush(recognizer, waiting, how, told)
             waiting, pooled = [], 0
     yield from _flush(recognizer, waiting, how, told)
 
 
 def _flush(
-    recognizer: Recognizer | None, waiting: list[_Waiting], how: How, told: Callable[[int], None]
+    recognizer: LineReader | None, waiting: list[_Waiting], how: How, told: Callable[[int], None]
 ) -> Iterator[Done]:
     pool = [line for page in waiting for line in page.fitted]
-    read = _read_pool(recognizer, pool, how.batch_size, told) if recognizer else {}
+    read = recognizer.read_lines(pool, how.batch_size, told) if recognizer else []
+    unread: list[Line | None] = [None]
     first, about = 0, (recognizer.name, recognizer.precision) if recognizer else ("", "")
     for page in waiting:
         if isinstance(page.sheet, Failure):
             yield Done(page.job, page.sheet, None, [])
             continue
         count = sum(len(region.lines) for region in page.regions)
-        result = assemble(page.sheet, page.regions, map(read.get, range(first, first + count)), *about)
+        lines = read[first : first + count] if recognizer else unread * count
         first += len(page.fitted)
+        result = assemble(page.sheet, page.regions, lines, *about)
         yield Done(page.job, result, page.sheet.gray if how.keep_image else None, page.sheet.remarks, page.sheet.part)
 
 
-def _read_pool(
-    recognizer: Recognizer, pool: list[Fitted], batch_size: int, told: Callable[[int], None]
-) -> dict[int, Line]:
-    """Lines by their place in the pool, read in batches of like width."""
-    order = sorted(range(len(pool)), key=lambda index: pool[index].pixels.shape[1])
-    read: dict[int, Line] = {}
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        read.update(zip(rows, recognizer.read([pool[row] for row in rows]), strict=True))
-        told(len(rows))
-    return read
-
-
-def _opened(recognizer: Recognizer | None, jobs: Iterable[PageJob], how: How) -> Iterator[_Waiting]:
+def _opened(recognizer: LineReader | None, jobs: Iterable[PageJob], how: How) -> Iterator[_Waiting]:
     """Pages in order, opened and cut into lines by threads ahead of their turn; a bad one is a Failure."""
 
     def prepare(job: PageJob) -> _Waiting:

@@ -22,9 +22,9 @@ from spikehtr.pages.overlay import draw
 from spikehtr.pages.page_images import page_image
 from spikehtr.pages.reading import Done, How, read_pages
 from spikehtr.pages.sealing import sealed
-from spikehtr.pages.tree import Page
-from spikehtr.pages.writing import clean
 from spikehtr.recognizer import Recognizer
+from spikehtr.results.page import Page
+from spikehtr.results.xml_text import clean
 
 _ROOTS: dict[Format, str] = {"page": "PcGts", "alto": "alto", "hocr": "html"}  # their root elements
 # What tells a file of a format from others of its suffix, beyond the root element.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image
 
 from spikehtr.data.samples import Point
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.found import FoundLine, FoundRegion, Segmenter
 from spikehtr.pages.ink import Gray, find_ink
 from spikehtr.pages.joining import drop_doubles, join
 from spikehtr.pages.judging import keep_writing, without_pale
@@ -20,25 +20,6 @@ from spikehtr.pages.shaping import outline, simple_baseline
 
 WORK = 2000  # pixels of the longer side: larger pages are looked at in a copy of this size
 WEAK = 0.035  # answer of a line in the mean; what is weaker was joined to nothing that is stronger
-
-
-@dataclass(frozen=True, slots=True)
-class FoundLine:
-    """A line on a page, in its pixels: from left to right on the baseline, around it the outline."""
-
-    baseline: tuple[Point, ...]
-    polygon: tuple[Point, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundRegion:
-    """Lines that belong together, in reading order."""
-
-    lines: list[FoundLine] = field(default_factory=list)
-    kind: str = "paragraph"  # or "marginalia"
-
-
-Segmenter = Callable[[Image.Image], list[FoundRegion]]
 
 
 def find_lines(page: Image.Image) -> list[FoundRegion]:

@@ -26,7 +26,7 @@ from spikehtr.data.images import load_line
 from spikehtr.model.encoder import DepthwiseConv2d
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.mixer import MatchedMean, TokenConv
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.model.watching import watch
 from spikehtr.profiling.names import group, spiking_modules
 

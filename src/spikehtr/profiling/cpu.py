@@ -21,11 +21,12 @@ from spikehtr.data.compiling import left_out, tell_once
 from spikehtr.data.formats import read
 from spikehtr.data.images import line_image, load_line
 from spikehtr.data.samples import Report as DataReport
-from spikehtr.engine.engine import Engine, unsupported_reason, usable_cores
-from spikehtr.engine.native import DENSE, EVENTS, TILES
 from spikehtr.errors import SpikeHTRError
-from spikehtr.inference import PlainReader, Reader
 from spikehtr.model.network import Network
+from spikehtr.readers import Reader
+from spikehtr.readers.cpu.engine import Engine, unsupported_reason, usable_cores
+from spikehtr.readers.cpu.library import DENSE, EVENTS, TILES
+from spikehtr.readers.torch import TorchReader
 from spikehtr.recognizer import Recognizer
 from spikehtr.registry import build
 from spikehtr.text import Charset
@@ -124,7 +125,7 @@ def ways_of(name: str, net: Network, config: Config, charset: Charset, reference
         if half and unsupported_reason(net, half=True) is None:
             readers += [("engine, bf16", Engine(net, "bf16"))]
     if reference or not readers:
-        readers.insert(0, ("PyTorch", PlainReader(net)))
+        readers.insert(0, ("PyTorch", TorchReader(net)))
     return [Way(name, way, Recognizer(net, config, charset, reader=reader)) for way, reader in readers]
 
 

@@ -12,7 +12,7 @@ from spikehtr.data.batching import Lines
 from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.evaluation.summary import finite
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.profiling.energy import PJ_BYTE, Row, Total, hybrid, ideal, totals
 from spikehtr.profiling.firing import by_stage, distribution, global_rate, shares
 from spikehtr.profiling.recording import Measured, measure, with_changes

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from spikehtr.model.masking import shrink
-from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.model.reducer import Reduction
+from spikehtr.model.spike_htr import SpikeHTR
 
 
 class Extent:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.masking import valid_mask
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.model.watching import watch
 from spikehtr.profiling.extent import Extent
 from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.model.masking import valid_mask
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.profiling.counts import LARGEST_COUNT, component, watched_layers
 from spikehtr.profiling.extent import Extent
 

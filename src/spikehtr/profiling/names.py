@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from spikehtr.model.lif import MultiStepLIF
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 
 ENCODER, MIXER = "2D encoder", "1D mixer"
 

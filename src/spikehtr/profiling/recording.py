@@ -14,7 +14,7 @@ from spikehtr.data.batching import Lines
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.model.network import Network
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.profiling.extent import Extent, watched
 from spikehtr.profiling.firing import Firing, recorded_firing
 from spikehtr.profiling.ledger import LayerWork, Ledger, recorded_work

@@ -20,8 +20,8 @@ from torch import Tensor
 from spikehtr import ops
 from spikehtr.config import Config
 from spikehtr.data.batching import Batch
-from spikehtr.inference import in_half, make_reader
 from spikehtr.model.network import Network
+from spikehtr.readers import make_reader, uses_bf16
 from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.graphs import make_step
@@ -78,7 +78,7 @@ class Step:
 
     def __init__(self, case: Case, device: torch.device) -> None:
         self.case, self.device = case, device
-        self.half = in_half("auto", device)
+        self.half = uses_bf16("auto", device)
         lines, count = case.batch_size, max(1, case.width // 16)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)

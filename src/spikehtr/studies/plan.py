@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from spikehtr.config import PRESETS, Config
-from spikehtr.config_text import did_you_mean, load_yaml
+from spikehtr.config.parsing import did_you_mean, load_yaml
 from spikehtr.errors import SpikeHTRError
 
 OVERLAYS = Path(__file__).parent / "overlays"

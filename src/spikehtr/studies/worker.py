@@ -25,7 +25,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluating import evaluate_lines
 from spikehtr.evaluation.writing import write_evaluation
 from spikehtr.files import read_json
-from spikehtr.model.recognizer import SpikeHTR
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.profiling.baseline_counts import count_baseline
 from spikehtr.profiling.counts import run as count_layers
 from spikehtr.profiling.diagnosis import some

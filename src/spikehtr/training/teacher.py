@@ -17,8 +17,8 @@ from torch import Tensor
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.network import Network
-from spikehtr.model.recognizer import SpikeHTR
 from spikehtr.model.reducer import CTCLengthReducer
+from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.text import Charset
 from spikehtr.weights import load_model
 

@@ -14,7 +14,7 @@ from spikehtr.data.formats import alto, page
 from spikehtr.data.formats.frames import frame_of
 from spikehtr.data.images import line_image
 from spikehtr.data.samples import Report, Sample
-from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
+from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 
 OUTLINE = ((10.0, 10.0), (90.0, 10.0), (90.0, 40.0), (10.0, 40.0))
 SHADES = (60, 140, 220)  # of the pages' paper

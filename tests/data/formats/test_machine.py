@@ -22,8 +22,8 @@ from spikehtr.data.formats import alto, page, read
 from spikehtr.data.formats.machine import READ, digest, list_read, noted_id
 from spikehtr.data.samples import MACHINE, WORDS_ONLY, Report
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.tree import Glyph, Page, Region, TextLine, Word
-from spikehtr.pages.writing import clean
+from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
+from spikehtr.results.xml_text import clean
 from spikehtr.training.checking import what_stops
 from spikehtr.training.job import Job
 

@@ -1,1 +1,0 @@
-"""The CPU engine's compiled functions: `native/*.c`, built as `_native` when the package is installed."""

@@ -1,0 +1,142 @@
+"""From line images to text: the one path by which pages, evaluations, the Python API and the kraken plug-in read.
+
+Lines are read in batches of like width, so that little is padded, and a GPU reads a batch while the host decodes the
+one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from spikehtr.config import Config
+from spikehtr.data.batching import pad_right
+from spikehtr.data.geometry import fit_line
+from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
+from spikehtr.errors import SpikeHTRError
+from spikehtr.model.network import Network, Output
+from spikehtr.ops.host_copy import HostCopy
+from spikehtr.readers.base import Reader
+from spikehtr.readers.factory import make_reader
+from spikehtr.results.line import Character, Line
+from spikehtr.text import Charset
+
+POOLED_BATCHES = 16  # batches whose lines are sorted by width together: callers that have many lines pass so many
+
+K = TypeVar("K")
+
+
+class ReadBatch(NamedTuple, Generic[K]):
+    """A batch that was read."""
+
+    key: K  # the caller's
+    output: Output
+    spans: NDArray[np.int64]  # [B, L, 2], positions that each frame covers
+    lines: list[Decoded]
+
+
+@torch.no_grad()
+def read_batches(
+    reader: Reader, batches: Iterable[tuple[K, Tensor, Tensor]], charset: Charset, temperature: float = 1.0
+) -> Iterator[ReadBatch[K]]:
+    """Batches (key, images [B, 1, H, W], widths [B]) in order. The next one is asked for before one is decoded."""
+    waiting: Callable[[], ReadBatch[K]] | None = None
+    for key, images, widths in batches:
+        begun = _begin(reader, key, images, widths, charset, temperature)
+        if waiting is not None:
+            yield waiting()
+        waiting = begun
+    if waiting is not None:
+        yield waiting()
+
+
+def _begin(
+    reader: Reader, key: K, images: Tensor, widths: Tensor, charset: Charset, temperature: float
+) -> Callable[[], ReadBatch[K]]:
+    """Ask for a batch, which a GPU then begins with; the function that waits for it and decodes it."""
+    output = reader(images, widths)
+    frames, spans = best_frames(output.logits / temperature, output.lengths), HostCopy(output.spans)
+    return lambda: ReadBatch(key, output, spans.wait().numpy(), decode_frames(frames, charset))
+
+
+class FittedLine(NamedTuple):
+    """A line image as the network takes it, and the width it had before."""
+
+    pixels: NDArray[np.uint8]  # [height, w]
+    original_width: int
+
+
+class LineReader:
+    """Reads line images with a network. Keeps no state between calls; a line's text does not depend on others."""
+
+    def __init__(
+        self,
+        net: Network,
+        config: Config,
+        charset: Charset,
+        temperature: float = 1.0,
+        name: str = "a model",
+        reader: Reader | None = None,
+        precision: str | None = None,
+    ) -> None:
+        """`temperature` divides the logits: above 1 it lowers confidences that are too high, and changes no text.
+
+        `reader` runs the network; by default the fastest way there is on its device. `precision` is what results say
+        of it; by default what the reader computes in.
+        """
+        if not temperature > 0:
+            raise SpikeHTRError(f"temperature must be above 0, not {temperature}")
+        self.net, self.config, self.charset = net.eval(), config, charset
+        self.temperature, self.name = temperature, name
+        self.reader = reader or make_reader(self.net)
+        self.precision = self.reader.precision if precision is None else precision
+
+    def fit(self, gray: Image.Image) -> FittedLine:
+        """A grey line image made the network's input."""
+        data = self.config.data
+        return FittedLine(fit_line(gray, self.config.model.height, data.max_width, data.straighten), gray.width)
+
+    def read_lines(
+        self,
+        lines: Sequence[FittedLine],
+        batch_size: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Line]:
+        """Any number of lines, in the order they came. `progress` hears how many each batch had."""
+        batch_size = self.check_batch_size(batch_size)
+        order = sorted(range(len(lines)), key=lambda index: lines[index].pixels.shape[1])
+        batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
+        padded = ((rows, *pad_right([lines[row].pixels for row in rows])) for rows in batches)
+        found: dict[int, Line] = {}
+        for batch in read_batches(self.reader, padded, self.charset, self.temperature):
+            places = batch.spans * self.net.stride
+            for row, decoded, spans in zip(batch.key, batch.lines, places, strict=True):
+                found[row] = _line(decoded, spans, lines[row])
+            if progress:
+                progress(len(batch.key))
+        return [found[index] for index in range(len(lines))]
+
+    def check_batch_size(self, batch_size: int | None) -> int:
+        """By default what suits the device."""
+        if batch_size is None:
+            return self.reader.batch_size
+        if batch_size < 1:
+            raise SpikeHTRError(f"batch_size must be 1 or more, not {batch_size}")
+        return batch_size
+
+
+def _line(decoded: Decoded, spans: NDArray[np.int64], line: FittedLine) -> Line:
+    """Frames -> fitted pixels, by `spans` [L, 2] -> the image's own columns."""
+    fitted = line.pixels.shape[1]
+    scale = line.original_width / fitted
+    characters = []
+    for (character, first, end), confidence in zip(decoded.spans, decoded.confidences, strict=True):
+        x0, x1 = spans[first, 0], min(spans[end - 1, 1], fitted)
+        characters.append(Character(character, confidence, float(x0 * scale), float(x1 * scale)))
+    return Line(decoded.text, decoded.confidence, characters)
