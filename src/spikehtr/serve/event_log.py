@@ -342,6 +342,14 @@ class EventLog:
                 apply(state, inverse(unpacked(row["patch"])), None)
             return state
 
+    def seen_at(self, page: int, part: str, name: str, version: int) -> PageState:
+        """The page as someone saw it who knows a thing in this version: before the next change by a person to it."""
+        sql = "SELECT seq, patch FROM events WHERE page = ? AND seq > ? AND by_person ORDER BY seq"
+        for row in self.rows(sql, page, version):
+            if name in unpacked(row["patch"]).get(part, {}):
+                return self.state_at(page, row["seq"] - 1)
+        return self.state(page)
+
     def replayed(self, page: int) -> PageState:
         """The page from its events alone, from nothing; what `state` must be equal to."""
         state = PageState()

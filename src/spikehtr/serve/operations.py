@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from spikehtr.pages.write_page import KINDS
+from spikehtr.results.write_page import KINDS
 from spikehtr.serve import line_shapes
 from spikehtr.serve.documents import NEW_LINE, NEW_REGION, ORDER, Entity, PageState, Part
 from spikehtr.serve.http_errors import RequestError, invalid

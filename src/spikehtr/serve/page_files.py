@@ -12,7 +12,6 @@ from lxml import etree
 from spikehtr.data.formats import xml
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.keeping import LeftAsItIs, NoBackupError
 from spikehtr.pages.sealing import digest_of, sealed
 from spikehtr.serve.http_errors import FULL_DISK, as_request_error
 from spikehtr.serve.merging import merge

@@ -13,7 +13,7 @@ from spikehtr.data.formats.outlines import Points, band_height, bounds, parse_po
 from spikehtr.data.formats.pages import PageFile, PageLine, pixel_scale
 from spikehtr.data.samples import Report
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.write_page import KINDS
+from spikehtr.results.write_page import KINDS
 from spikehtr.serve import line_shapes
 from spikehtr.serve.documents import NEW_LINE, NEW_REGION, Entity, PageState
 from spikehtr.serve.operations import plain

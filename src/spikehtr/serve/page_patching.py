@@ -16,9 +16,9 @@ from lxml import etree
 from spikehtr.data.formats import xml
 from spikehtr.data.formats.machine import page_note
 from spikehtr.data.samples import Report
-from spikehtr.pages.tree import Page
-from spikehtr.pages.write_page import page_xml
-from spikehtr.pages.writing import clean, listed, now, number
+from spikehtr.results.page import Page
+from spikehtr.results.write_page import page_xml
+from spikehtr.results.xml_text import clean, listed, now, number
 from spikehtr.serve.documents import Entity, PageState
 from spikehtr.serve.line_shapes import Points
 from spikehtr.serve.page_parsing import ParsedPage, parse_root
@@ -266,7 +266,11 @@ class _Document:
         if is_right and not (self.is_new and state.order):
             return
         group = next(self.parsed.root.iter("{*}ReadingOrder"), None)
-        named = [] if group is None else [part.get("regionRef") for part in group.iter("{*}RegionRefIndexed", "{*}RegionRef")]
+        named = (
+            []
+            if group is None
+            else [part.get("regionRef") for part in group.iter("{*}RegionRefIndexed", "{*}RegionRef")]
+        )
         others = [name for name in named if name and name not in state.regions and name not in self.parsed.lines]
         if group is not None:
             for child in list(group):

@@ -25,7 +25,7 @@ from spikehtr.serve.event_log import MACHINE, Author, EventLog
 from spikehtr.serve.http_errors import RequestError, not_found
 from spikehtr.serve.operations import Draft, label_of, perform
 from spikehtr.serve.page_parsing import ParsedPage, parse_file
-from spikehtr.serve.settings import Settings
+from spikehtr.serve.project_settings import Settings
 
 STATE = ".spikehtr"  # the folder of the log, models and caches, within the project's
 
@@ -131,16 +131,20 @@ class Project:
             assert isinstance(ops, list)
             return (*self._commit(page, label_of(ops), before, draft.state, author), draft)
 
-    def _commit(
-        self, page: int, label: str, before: PageState, after: PageState, author: Author
-    ) -> tuple[int, Patch]:
+    def _commit(self, page: int, label: str, before: PageState, after: PageState, author: Author) -> tuple[int, Patch]:
         patch = difference(before, after)
         if not patch:  # a confirmation of what is confirmed
             return int(self.row(page)["seq"]), patch
         return self.log.append(page, label, patch, author), patch
 
     def change(
-        self, page: int, label: str, after: PageState, by_person: bool, author: Author = MACHINE, step: int | None = None
+        self,
+        page: int,
+        label: str,
+        after: PageState,
+        by_person: bool,
+        author: Author = MACHINE,
+        step: int | None = None,
     ) -> tuple[int, Patch]:
         """Note another state of a page, as a machine or a program from outside made it; within a transaction."""
         patch = difference(self.log.state(page), after)

@@ -136,10 +136,10 @@ def conflict_view(project: Project, page: int, conflict: Conflict) -> dict[str, 
     """What the sender saw, and what is there now."""
     with project.log.lock:
         state = project.log.state(page)
-        seen = project.log.state_at(page, conflict.sent_version) if conflict.sent_version else PageState()
         about: dict[str, Any] = {"op": conflict.op, "line": None, "region": None, "sent_version": conflict.sent_version}
         if conflict.part is None:
             return about | {"current": {"regions": state.order, "version": state.version(ORDER, "")}, "base": None}
+        seen = project.log.seen_at(page, conflict.part, conflict.name, conflict.sent_version)
         view = line_view if conflict.part == "lines" else region_view
         current, base = (
             view(one, conflict.name) if conflict.name in one.part(conflict.part) else None for one in (state, seen)
