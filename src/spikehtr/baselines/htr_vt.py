@@ -24,7 +24,7 @@ _EPS = 1e-6
 class HTRVT(Baseline):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__(config, vocab_size)
-        dim = self.wide(_DIM, multiple=2 * _HEADS)  # so that heads and quarters are whole
+        dim = self.scaled_width(_DIM, multiple=2 * _HEADS)  # so that heads and quarters are whole
         self.shortcut = self.preview_head(dim)
         channels = dim // 4
         self.stem = nn.Conv2d(config.in_channels, channels, 3, (2, 1), padding=1, bias=False)

@@ -17,8 +17,8 @@ from spikehtr.cli.options import pick_device
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
-    from spikehtr.pages.keeping import State
-    from spikehtr.pages.running import Run
+    from spikehtr.pages.protected_results import FileState
+    from spikehtr.pages.transcribe_run import TranscribeRun
 
 
 class Form(str, Enum):  # noqa: UP042 (typer shows its values)
@@ -27,6 +27,7 @@ class Form(str, Enum):  # noqa: UP042 (typer shows its values)
     page = "page"
     alto = "alto"
     hocr = "hocr"
+    iiif = "iiif"
 
 
 class As(str, Enum):  # noqa: UP042
@@ -45,7 +46,8 @@ def transcribe(
         list[str],
         typer.Argument(
             metavar="INPUT...",
-            help="Images of lines or pages, PDF, PAGE or ALTO files (their images beside them), folders, globs.",
+            help="Images of lines or pages, PDF, PAGE or ALTO files (their images beside them), folders, globs; "
+            "IIIF manifests and collections by their address.",
         ),
     ],
     model: Annotated[
@@ -86,7 +88,7 @@ def transcribe(
     ] = False,
     images: Annotated[
         bool,
-        typer.Option("--images", help="Write the pages of PDF and TIFF files as PNG beside the results, too."),
+        typer.Option("--images", help="Write the pages of PDF and TIFF files, and what was fetched, as PNG, too."),
     ] = False,
     glyphs: Annotated[
         bool, typer.Option("--glyphs", help="PAGE, ALTO: an element for each character, too (json has them anyway).")
@@ -103,6 +105,12 @@ def transcribe(
             help="auto: bf16 where that is faster; fp32 rounds less; fp64 is slow, but no text hangs on rounding.",
         ),
     ] = "auto",
+    requests_per_second: Annotated[
+        float, typer.Option("--requests-per-second", min=0.01, max=100, help="Asked of one server at most.")
+    ] = 2.0,
+    cache: Annotated[
+        Optional[Path], typer.Option("--cache", help="Folder for what is fetched. (default: ~/.cache/spikehtr)")
+    ] = None,
 ) -> None:
     """Read handwriting: find the lines of each page, read them, write what they say.
 
@@ -130,14 +138,16 @@ def transcribe(
     _check(form, output, resume=resume, overlay=overlay, overwrite=overwrite, images=images)
     warnings.filterwarnings("ignore", module="PIL")  # odd metadata: what cannot be read is told in the list
     chosen = "cpu" if lines_only else pick_device(device)
+    from spikehtr.pages.iiif import ClientOptions
     from spikehtr.pages.inputs import find_sources
-    from spikehtr.pages.reading import How
-    from spikehtr.pages.running import Run, transcribe
-    from spikehtr.pages.segmenting import segmenter as segmenter_named
+    from spikehtr.pages.read_pages import ReadOptions
+    from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
+    from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED
 
-    sources, missing, remarks = find_sources(inputs, output)
+    client = ClientOptions(cache, requests_per_second)
+    sources, missing, remarks = find_sources(inputs, output, client)
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
@@ -145,8 +155,8 @@ def transcribe(
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     if recognizer is not None and precision == "auto" and recognizer.precision == "bf16":
         typer.echo("reading in bf16, which is faster here; --precision fp32 rounds less", err=True)
-    how = How(find, kind.value, batch_size, dpi, keep_image=overlay, images=images)
-    run = Run(
+    how = ReadOptions(find, kind.value, batch_size, dpi, keep_image=overlay, images=images)
+    run = TranscribeRun(
         form.value,
         output,
         resume,
@@ -174,7 +184,7 @@ def transcribe(
 
 def _check_unread(form: Form, options: Mapping[str, object]) -> None:
     """What makes no sense where nothing is read."""
-    if form is Form.text:
+    if form in (Form.text, Form.iiif):
         raise SpikeHTRError("--lines-only reads nothing, so there is no text: add -f page, alto, hocr or json")
     for name, given in options.items():
         if given:
@@ -187,7 +197,7 @@ def _check(form: Form, output: Path | None, **flags: bool) -> None:
         for name, wanted in flags.items():
             if wanted:
                 raise SpikeHTRError(f"--{name} needs a folder for the results: add --output DIR")
-        if form in (Form.page, Form.alto, Form.hocr):
+        if form in (Form.page, Form.alto, Form.hocr, Form.iiif):
             raise SpikeHTRError(f"--format {form.value} writes one file a page: add --output DIR")
         return
     if output.exists() and not output.is_dir():
@@ -213,23 +223,23 @@ def _several(number: int, what: str) -> str:
     return f"{number} {what}" + "s" * (number != 1)
 
 
-def _left(state: State, number: int) -> str:
+def _left(state: FileState, number: int) -> str:
     """What is said of files that stand where results would go."""
-    from spikehtr.pages.keeping import State
     from spikehtr.pages.origins import FILE
+    from spikehtr.pages.protected_results import FileState
 
     files, replaces = _several(number, "file"), "--overwrite replaces such files and keeps a backup"
-    if state is State.CHANGED:
+    if state is FileState.CHANGED:
         return f"{_several(number, 'result')} left alone, changed since written ({replaces})"
-    if state is State.READ_ONLY:
+    if state is FileState.READ_ONLY:
         return f"{files} left alone, read-only (make them writable, or give another folder)"
     reason = f"by another program or an earlier version, or {FILE} was deleted"
     return f"{files} left alone, not known as ours: {reason} (give another folder; {replaces})"
 
 
-def _report(run: Run) -> None:
+def _report(run: TranscribeRun) -> None:
     """A word on what was done, and every failure, on stderr; exit code 1 if there was any."""
-    from spikehtr.pages.running import NAMED
+    from spikehtr.pages.transcribe_run import NAMED
 
     parts = [f"{_several(run.read, 'page')}, {_several(run.lines, 'line')}"]
     if run.skipped:

@@ -109,7 +109,7 @@ class Problem:
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What a reader or a check found. Counts all, remembers the first `keep` of each kind."""
 
     keep: int = 1000

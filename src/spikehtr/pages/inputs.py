@@ -1,4 +1,4 @@
-"""What to read: files, folders and globs, in any mixture, as a list of pages with the names of their results."""
+"""What to read: files, folders, globs and addresses, in any mixture, as pages with the names of their results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from glob import glob, has_magic
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -15,19 +15,22 @@ from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 
-from spikehtr.data.formats import alto, page, xml
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, page_name, walk
-from spikehtr.data.formats.pages import ImageFinder
+from spikehtr.data.formats import alto_xml, page_xml, xml
+from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, page_name, walk
+from spikehtr.data.formats.xml_pages import ImageFinder
 from spikehtr.data.images import ImageError, count_frames, open_gray, open_whole, to_gray
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.origins import Origins
+from spikehtr.pages.iiif import ClientOptions
+from spikehtr.pages.iiif.manifests import is_address
+from spikehtr.pages.origins import Origin, Origins
 from spikehtr.pages.page_images import SUFFIX as IMAGE
 from spikehtr.pages.page_images import made_from
+from spikehtr.pages.remote import canvas_file, is_manifest_file, manifest_of, remote_files
 
-Kind = Literal["image", "xml", "pdf"]
+Kind = Literal["image", "xml", "pdf", "iiif"]
 _PDFIUM = threading.Lock()
-ROOTS = {"PcGts": page.parse, "alto": alto.parse}  # what PAGE and ALTO files are read with
+ROOTS = {"PcGts": page_xml.parse, "alto": alto_xml.parse}  # what PAGE and ALTO files are read with
 OVERLAY = ".overlay.png"  # pages with their lines drawn in: results, never inputs
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
 _TIFF = (".tif", ".tiff")
@@ -42,11 +45,23 @@ class Source:
     place: PurePath  # relative; its results are named after it
     given: frozenset[int] = frozenset()  # pages that are left to XML files among the inputs
     image: Path | None = None  # that an XML file names
+    address: str = ""  # of a manifest, or of what `path` is a copy of
+    client: ClientOptions = field(default_factory=ClientOptions)  # how images are fetched
 
     @property
-    def origin(self) -> Path:
+    def origin(self) -> Origin:
         """What its pages are of."""
-        return self.image or self.path
+        return self.address or self.image or self.path
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        return self.address or str(self.path)
+
+    @property
+    def name(self) -> str:
+        """Of the image, in results."""
+        return self.address or self.path.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +77,16 @@ class PageJob:
     @property
     def title(self) -> str:
         """The file, and the page where it has several: for messages."""
+        if self.source.kind == "iiif":
+            return f"{self.source.title}, canvas {self.index + 1}"
         several = self.index or self.source.kind == "pdf"
-        return f"{self.source.path}, page {self.index + 1}" if several else str(self.source.path)
+        return f"{self.source.title}, page {self.index + 1}" if several else self.source.title
 
     @property
     def image_wanted(self) -> bool:
-        """Whether the page is part of a PDF or TIFF file; whatever else there is are images already."""
-        return self.source.kind == "pdf" or self.source.origin.suffix.lower() in _TIFF
+        """Whether the page is part of a PDF or TIFF file, or fetched; whatever else there is are images already."""
+        remote = self.source.kind == "pdf" or bool(self.source.address)
+        return remote or (self.source.image or self.source.path).suffix.lower() in _TIFF
 
     @property
     def image(self) -> str:
@@ -92,10 +110,11 @@ class Found(NamedTuple):
     remarks: list[str]
 
 
-def find_sources(inputs: Iterable[str], output: Path | None = None) -> Found:
+def find_sources(inputs: Iterable[str], output: Path | None = None, client: ClientOptions | None = None) -> Found:
     """Every file once, in the order asked for; folders in name order. Images that an XML file names go with it.
 
     `output`: the folder of the results, which are no inputs where it lies within a folder that is.
+    `client`: how addresses, IIIF manifests among them, are fetched.
     """
     sources: dict[Path, Source] = {}
     failures: list[Failure] = []
@@ -104,6 +123,10 @@ def find_sources(inputs: Iterable[str], output: Path | None = None) -> Found:
             failures.append(Failure("an empty name", "name files or folders; `.` is the folder you are in"))
             continue
         path = Path(given)
+        if is_address(given) or is_manifest_file(path):
+            for source in _remote(given, client or ClientOptions(), failures):
+                sources.setdefault(Path(source.address), source)
+            continue
         paths = [path]
         if has_magic(given) and not path.exists():
             found = sorted(glob(given, recursive=True))  # noqa: PTH207 (patterns with a root)
@@ -115,6 +138,21 @@ def find_sources(inputs: Iterable[str], output: Path | None = None) -> Found:
     return Found(left, failures, passed)
 
 
+def _remote(address: str, client: ClientOptions, failures: list[Failure]) -> Iterator[Source]:
+    """A manifest, those of a collection, or a file that is fetched."""
+    missing: list[str] = []
+    try:
+        for found in remote_files(address, client, missing):
+            if found.path is None:
+                yield Source(Path(found.address), "iiif", found.place, address=found.address, client=client)
+            else:
+                kind: Kind = "pdf" if found.place.suffix == ".pdf" else "image"
+                yield Source(found.path, kind, found.place, address=found.address, client=client)
+    except SpikeHTRError as error:
+        missing.append(str(error))
+    failures += [Failure(address, message.removeprefix(f"{address}: ")) for message in missing]
+
+
 def _at(path: Path, output: Path | None, failures: list[Failure]) -> list[Source]:
     """The file, or all files of the folder."""
     if not path.exists():
@@ -123,7 +161,7 @@ def _at(path: Path, output: Path | None, failures: list[Failure]) -> list[Source
         return []
     if not path.is_dir():
         return [_source(path, PurePath(path.name))]
-    report = Report()
+    report = ImportReport()
     sources = list(_in_folder(path, output, report))
     failures += [Failure(problem.where, problem.message) for problem in report.problems]
     if not sources and not report.problems:
@@ -136,7 +174,7 @@ def _source(path: Path, place: PurePath) -> Source:
     return Source(path, "pdf" if suffix == ".pdf" else "xml" if suffix == ".xml" else "image", place)
 
 
-def _in_folder(folder: Path, output: Path | None, report: Report) -> Iterator[Source]:
+def _in_folder(folder: Path, output: Path | None, report: ImportReport) -> Iterator[Source]:
     results = output.resolve() if output is not None else None
     if results is not None and folder.resolve() not in results.parents:  # elsewhere, or the very folder that is read
         results = None
@@ -160,7 +198,7 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
     passed = Counter[Path]()
     for place, source in enumerate(sources):
         if source.kind == "xml":
-            root = xml.load(source.path, Report())
+            root = xml.load(source.path, ImportReport())
             if root is not None and (parse := ROOTS.get(xml.name_of(root))):
                 content = parse(root)
                 image = finder.find(source.path, content.image)
@@ -235,9 +273,11 @@ class Names:
     def jobs(self, source: Source) -> list[PageJob]:
         """The pages of a source. What cannot be opened is an error."""
         count = count_pages(source)
-        place = source.place.with_suffix("")
+        place = source.place if source.kind == "iiif" else source.place.with_suffix("")
         stem = (place.with_name(page_name(source.place)) if source.kind == "xml" else place).as_posix()
-        names = [stem] if count == 1 else [f"{stem}-{index + 1:04d}" for index in range(count)]
+        names = (
+            [stem] if count == 1 and source.kind != "iiif" else [f"{stem}-{index + 1:04d}" for index in range(count)]
+        )
         taken = [
             (index, name, self._take(name, source.origin))
             for index, name in enumerate(names)
@@ -251,7 +291,7 @@ class Names:
             return job
         return replace(job, name=self._take(job.name, job.source.origin), renamed=True)
 
-    def _take(self, name: str, source: Path) -> str:
+    def _take(self, name: str, source: Origin) -> str:
         # A source that was read before keeps its name. On some disks A and a are one file.
         before = itertools.takewhile(self.origins.noted, _numbered(name))
         own = (one for one in before if one.lower() not in self._taken and self.origins.owns(one, source))
@@ -271,6 +311,8 @@ def count_pages(source: Source) -> int:
     if source.kind == "pdf":
         with _pdf(source.path) as document:
             return len(document)
+    if source.kind == "iiif":
+        return len(manifest_of(source.address, source.client).canvases)
     return count_frames(source.path) if source.kind == "image" else 1
 
 
@@ -278,6 +320,8 @@ def load_page(source: Source, index: int, dpi: int) -> Image.Image:
     """One page as 8-bit grey, turned upright where the camera noted how it was held."""
     if source.kind == "pdf":
         return to_gray(_render(source.path, index, dpi, grayscale=True))
+    if source.kind == "iiif":
+        return open_gray(canvas_file(source.address, index, source.client))
     return open_gray(source.path, index + 1)
 
 
@@ -285,7 +329,9 @@ def load_colour(source: Source, index: int, dpi: int) -> Image.Image:
     """The same with the colours that the file has."""
     if source.kind == "pdf":
         return _render(source.path, index, dpi, grayscale=False).convert("RGB")
-    return open_whole(source.origin, index + 1)
+    if source.kind == "iiif":
+        return open_whole(canvas_file(source.address, index, source.client))
+    return open_whole(source.image or source.path, index + 1)
 
 
 def _render(path: Path, index: int, dpi: int, grayscale: bool) -> Image.Image:

@@ -18,9 +18,17 @@ from spikehtr.errors import SpikeHTRError
 FILE = ".spikehtr-origins.jsonl"  # in the folder of results: a row for each
 LOCK = ".spikehtr-origins.lock"
 _PATIENCE = 120  # seconds; a run holds the lock for as long as it takes to write one page
-Format = Literal["text", "json", "page", "alto", "hocr"]
+Format = Literal["text", "json", "page", "alto", "hocr", "iiif"]
 # PAGE and ALTO are both XML. PAGE keeps the bare name, under which Transkribus and eScriptorium look for it.
-SUFFIX: dict[Format, str] = {"text": ".txt", "json": ".json", "page": ".xml", "alto": ".alto.xml", "hocr": ".html"}
+SUFFIX: dict[Format, str] = {
+    "text": ".txt",
+    "json": ".json",
+    "page": ".xml",
+    "alto": ".alto.xml",
+    "hocr": ".html",
+    "iiif": ".iiif.json",
+}
+Origin = Path | str  # of a result: a file, or an address
 
 
 class _Note(NamedTuple):
@@ -99,7 +107,7 @@ class Origins:
             if self._lock is not None:
                 self._lock.release()
 
-    def another(self, name: str, source: Path) -> bool:
+    def another(self, name: str, source: Origin) -> bool:
         """Whether there is a result of this name, and another source's."""
         noted = self._notes.get(name.lower())
         return noted is not None and not self._is(noted, source) and self._has(name)
@@ -107,13 +115,13 @@ class Origins:
     def noted(self, name: str) -> bool:
         return name.lower() in self._notes
 
-    def owns(self, name: str, source: Path) -> bool:
+    def owns(self, name: str, source: Origin) -> bool:
         """Whether this name was given to the source before."""
         noted = self._notes.get(name.lower())
         return noted is not None and self._is(noted, source)
 
-    def note(self, name: str, source: Path) -> None:
-        noted = _Note(str(source.resolve()), self._digest(source))
+    def note(self, name: str, source: Origin) -> None:
+        noted = _Note(_place_of(source), self._digest(source))
         if self.folder is None or self._notes.get(name.lower()) == noted:
             return
         self._notes[name.lower()] = noted
@@ -144,14 +152,16 @@ class Origins:
                 f"{self.folder / FILE}: cannot be written ({error.strerror}); later runs may not know these results"
             )
 
-    def _is(self, noted: _Note, source: Path) -> bool:
-        return noted.path == str(source.resolve()) or ("" != noted.digest == self._digest(source))
+    def _is(self, noted: _Note, source: Origin) -> bool:
+        return noted.path == _place_of(source) or ("" != noted.digest == self._digest(source))
 
     def _has(self, name: str) -> bool:
         assert self.folder is not None
         return any((self.folder / f"{name}{suffix}").is_file() for suffix in SUFFIX.values())
 
-    def _digest(self, source: Path) -> str:
+    def _digest(self, source: Origin) -> str:
+        if isinstance(source, str):
+            return ""
         if source not in self._digests:
             try:
                 with source.open("rb") as file:
@@ -159,3 +169,7 @@ class Origins:
             except OSError:
                 self._digests[source] = ""
         return self._digests[source]
+
+
+def _place_of(source: Origin) -> str:
+    return source if isinstance(source, str) else str(source.resolve())

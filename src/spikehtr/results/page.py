@@ -14,6 +14,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.results.clipping import inside
 from spikehtr.results.write_alto import alto_xml
 from spikehtr.results.write_hocr import hocr
+from spikehtr.results.write_iiif import annotation_page
 from spikehtr.results.write_page import page_xml
 
 FORMAT = "spikehtr-page-1"
@@ -66,6 +67,12 @@ class TextLine:
     def text(self) -> str:
         return self.corrected if self.corrected is not None else " ".join(word.text for word in self.words)
 
+    def marked_text(self, min_confidence: float) -> str:
+        """With `[?]` after each doubtful word."""
+        if not self.words:
+            return self.text
+        return " ".join(word.text + "[?]" * word.is_doubtful(min_confidence) for word in self.words)
+
     @property
     def is_machines(self) -> bool:
         """Whether it was read, and no person changed or confirmed it."""
@@ -94,6 +101,15 @@ class Region:
         return (left, top), (right, top), (right, bottom), (left, bottom)
 
 
+@dataclass(frozen=True, slots=True)
+class CanvasPlace:
+    """Where a page's image lies on a canvas of a IIIF manifest."""
+
+    id: str  # the canvas's address
+    manifest: str
+    box: Box  # on the canvas, in its own units
+
+
 @dataclass(frozen=True)
 class Page:
     """A page as it was read, in reading order; coordinates are pixels of its image."""
@@ -107,6 +123,7 @@ class Page:
     frame: int | None = None  # which page of the image file, from 1; None where that has but one
     precision: str = ""  # that the model read in: fp32, bf16, fp64
     version: str = ""  # of this package when the page was read
+    canvas: CanvasPlace | None = None  # that the image was fetched from
 
     @property
     def lines(self) -> list[TextLine]:
@@ -119,7 +136,7 @@ class Page:
         """
 
         def shown(line: TextLine) -> str:
-            return f"{line.confidence:.2f}\t" * confidences + marked_text(line, min_confidence)
+            return f"{line.confidence:.2f}\t" * confidences + line.marked_text(min_confidence)
 
         text = "\n\n".join("\n".join(map(shown, region.lines)) for region in self.regions)
         return text + "\n" if text else ""
@@ -135,6 +152,10 @@ class Page:
     def to_hocr(self, min_confidence: float = 0.0) -> str:
         """hOCR 1.2, as XHTML."""
         return hocr(self, min_confidence)
+
+    def to_iiif(self, min_confidence: float = 0.0) -> str:
+        """A IIIF annotation page (W3C web annotations), an annotation a line."""
+        return annotation_page(self, min_confidence)
 
     def to_json(self, min_confidence: float = 0.0, indent: int | None = 1) -> str:
         """All there is, as JSON; docs/pages.md describes it."""
@@ -157,16 +178,10 @@ class Page:
                 frame=data.get("frame"),
                 precision=data.get("precision", ""),
                 version=data.get("version", ""),
+                canvas=_canvas(data.get("canvas")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpikeHTRError(f"not a page as JSON ({error!r})") from None
-
-
-def marked_text(line: TextLine, min_confidence: float) -> str:
-    """The line's text, with `[?]` after each doubtful word."""
-    if not line.words:
-        return line.text
-    return " ".join(word.text + "[?]" * word.is_doubtful(min_confidence) for word in line.words)
 
 
 def _page_dict(page: Page, least: float) -> dict[str, Any]:
@@ -177,6 +192,7 @@ def _page_dict(page: Page, least: float) -> dict[str, Any]:
         **({} if page.frame is None else {"frame": page.frame}),
         "width": page.width,
         "height": page.height,
+        **({} if page.canvas is None else {"canvas": _canvas_dict(page.canvas)}),
         "model": page.model,
         **{key: value for key, value in (("precision", page.precision), ("version", page.version)) if value},
         "regions": [
@@ -217,6 +233,14 @@ def _line_dict(line: TextLine, least: float) -> dict[str, Any]:
 
 def _short(box: Iterable[float]) -> list[float]:
     return [round(value, 1) for value in box]
+
+
+def _canvas_dict(canvas: CanvasPlace) -> dict[str, Any]:
+    return {"id": canvas.id, "manifest": canvas.manifest, "box": _short(canvas.box)}
+
+
+def _canvas(entry: dict[str, Any] | None) -> CanvasPlace | None:
+    return None if entry is None else CanvasPlace(str(entry["id"]), str(entry["manifest"]), _box(entry["box"]))
 
 
 def _region(entry: dict[str, Any]) -> Region:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from PIL import Image, UnidentifiedImageError
 
 from spikehtr.data.images import ImageError, orientation, quietly
-from spikehtr.data.samples import NO_TEXT, Report, Split, split_named
+from spikehtr.data.samples import NO_TEXT, ImportReport, Split, split_named
 from spikehtr.text import normalise
 
 IMAGE_SUFFIXES = frozenset(
@@ -28,7 +28,7 @@ _KIND_FOLDERS = frozenset(
 )
 
 
-def walk(root: Path, suffixes: frozenset[str] | None = None, report: Report | None = None) -> Iterator[Path]:
+def walk(root: Path, suffixes: frozenset[str] | None = None, report: ImportReport | None = None) -> Iterator[Path]:
     """The files below `root` that end in one of the suffixes (without any: all), folder by folder, in name order.
 
     Hidden files and folders are left aside. Links to folders are followed, each folder once. A root that is itself a
@@ -95,7 +95,7 @@ class UniqueNames:
         self._seen: set[bytes] = set()
         self._repeats: dict[str, int] = {}
 
-    def take(self, name: str, where: object, report: Report) -> str:
+    def take(self, name: str, where: object, report: ImportReport) -> str:
         """The name itself the first time, then `name~2`, `name~3`, with a warning."""
         if self._new(name):
             return name
@@ -116,7 +116,7 @@ class UniqueNames:
         return True
 
 
-def has_text(text: str, where: object, report: Report) -> bool:
+def has_text(text: str, where: object, report: ImportReport) -> bool:
     """Whether anything is left of a transcript once it is normalised; if not, that is reported."""
     if normalise(text):
         return True
@@ -125,7 +125,7 @@ def has_text(text: str, where: object, report: Report) -> bool:
     return False
 
 
-def image_missing(where: object, message: str, report: Report, remedy: str = "") -> None:
+def image_missing(where: object, message: str, report: ImportReport, remedy: str = "") -> None:
     report.add("image missing", where, message, remedy or "put the image there, or take the entry out of the list")
 
 
@@ -143,7 +143,7 @@ def image_size(path: Path) -> tuple[int, int]:
         raise ImageError(f"damaged image ({error})") from None
 
 
-def read_transcript(path: Path, report: Report) -> str | None:
+def read_transcript(path: Path, report: ImportReport) -> str | None:
     """The one line of a UTF-8 text file, as it stands there; None, and a word in the report, if it has not just one."""
     try:
         with path.open("rb") as file:
@@ -171,7 +171,7 @@ def read_transcript(path: Path, report: Report) -> str | None:
     return line if has_text(line, path, report) else None
 
 
-def decode(data: bytes, where: object, report: Report) -> str | None:
+def decode(data: bytes, where: object, report: ImportReport) -> str | None:
     """Bytes as UTF-8 text, a byte order mark taken off; what is not UTF-8 is reported with the place of the fault."""
     text = data.removeprefix(BOM_UTF8)
     try:
@@ -184,7 +184,7 @@ def decode(data: bytes, where: object, report: Report) -> str | None:
         return None
 
 
-def rows(path: Path, report: Report) -> Iterator[tuple[int, str]]:
+def rows(path: Path, report: ImportReport) -> Iterator[tuple[int, str]]:
     """The rows of a UTF-8 list with their numbers, blank ones and # comments passed over, one in memory at a time."""
     try:
         with path.open("rb") as file:

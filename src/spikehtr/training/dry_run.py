@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from spikehtr.data.samples import Report, Severity
+from spikehtr.data.samples import ImportReport, Severity
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import normalise, show
+from spikehtr.training.datasets import TrainingSets
 from spikehtr.training.job import Job, open_data, prepare, share_out
-from spikehtr.training.sets import Sets
 from spikehtr.weights import Loaded
 
 
 def what_stops(
-    job: Job, model: Loaded | None, report: Report, progress: Callable[[int], None] | None = None
+    job: Job, model: Loaded | None, report: ImportReport, progress: Callable[[int], None] | None = None
 ) -> str | None:
     """Why `train` would stop at the job's data, in its own words; None if it would not. `model`: what it starts from.
 
@@ -36,7 +36,7 @@ def _nobody(_: str) -> None:
     """Hears the remarks of a training that is not to be."""
 
 
-def _list_unknown(sets: Sets, report: Report, allowed: bool) -> None:
+def _list_unknown(sets: TrainingSets, report: ImportReport, allowed: bool) -> None:
     """Validation and test lines with characters that the model could not write."""
     store, charset = sets.train.store, sets.train.charset
     rest: dict[int, Severity] = {int(row): "warning" for row in store.rows("test")}

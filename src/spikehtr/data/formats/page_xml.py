@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from spikehtr.data.formats import pages, xml
+from spikehtr.data.formats import xml, xml_pages
 from spikehtr.data.formats.frames import frame_of
 from spikehtr.data.formats.machine import by_in_page, digest
-from spikehtr.data.formats.outlines import Box, Points, Shape, bounds, parse_points
-from spikehtr.data.formats.pages import PageFile, PageLine
+from spikehtr.data.formats.outlines import Box, LineOutline, Points, bounds, parse_points
 from spikehtr.data.formats.reading_order import in_reading_order
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.formats.xml_pages import PageFile, PageLine
+from spikehtr.data.samples import ImportReport, Sample
 
 LOOKS_FOR = "PAGE XML files (root element PcGts) with their page images"
 
 
 def recognises(path: Path) -> bool:
-    return pages.recognises(path, "PcGts")
+    return xml_pages.recognises(path, "PcGts")
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
-    return pages.read_pages(path, report, "PcGts", parse)
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
+    return xml_pages.read_pages(path, report, "PcGts", parse)
 
 
 def parse(root: xml.Element) -> PageFile:
@@ -40,7 +40,7 @@ def _line(element: xml.Element, number: int) -> PageLine:
     polygon = _points(element.find("{*}Coords"), "polygon", faults)
     baseline = _points(element.find("{*}Baseline"), "baseline", faults)
     box = None if polygon else _words_box(element)
-    shape = Shape(polygon, box, baseline, tuple(faults))
+    shape = LineOutline(polygon, box, baseline, tuple(faults))
     text = _text(element)
     by = by_in_page(element, text)
     return PageLine(element.get("id") or f"number {number}", text, shape, element, by, _other_words(element, text))

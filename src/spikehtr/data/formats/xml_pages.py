@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from spikehtr.data.formats import xml
-from spikehtr.data.formats.files import (
+from spikehtr.data.formats.frames import frame_meant
+from spikehtr.data.formats.helpers import (
     IMAGE_SUFFIXES,
     UniqueNames,
     document_of,
@@ -25,11 +26,10 @@ from spikehtr.data.formats.files import (
     split_of,
     walk,
 )
-from spikehtr.data.formats.frames import frame_meant
 from spikehtr.data.formats.machine import By, ReadLists
-from spikehtr.data.formats.outlines import Shape, band_height, bounds, usable
+from spikehtr.data.formats.outlines import LineOutline, band_height, bounds, usable
 from spikehtr.data.images import ImageError, frame_size
-from spikehtr.data.samples import WORDS_ONLY, Report, Sample, Severity
+from spikehtr.data.samples import WORDS_ONLY, ImportReport, Sample, Severity
 
 XML = frozenset({".xml"})
 _IMAGE_FOLDERS = ("images", "Images", "image", "img", "imgs", "jpg")
@@ -39,7 +39,7 @@ _IMAGE_FOLDERS = ("images", "Images", "image", "img", "imgs", "jpg")
 class PageLine:
     id: str
     text: str
-    shape: Shape
+    shape: LineOutline
     element: xml.Element = field(repr=False, compare=False)  # <TextLine>
     by: By | None = None  # whose text it is, where the file says so
     words: str | None = None  # what its words say, where that is not what the line says
@@ -70,7 +70,9 @@ def named_image(file: Path) -> str | None:
     return name
 
 
-def read_pages(path: Path, report: Report, root: str, parse: Callable[[xml.Element], PageFile]) -> Iterator[Sample]:
+def read_pages(
+    path: Path, report: ImportReport, root: str, parse: Callable[[xml.Element], PageFile]
+) -> Iterator[Sample]:
     """The lines of every XML file at `path` whose root element is `root`, in reading order."""
     names = UniqueNames()
     images = ImageFinder()
@@ -94,7 +96,7 @@ def _samples(
     images: ImageFinder,
     names: UniqueNames,
     read: ReadLists,
-    report: Report,
+    report: ImportReport,
 ) -> Iterator[Sample]:
     if not page.lines:
         report.add("no lines", file, "holds no text line", "segment the page, or take the file out", "warning")
@@ -147,7 +149,7 @@ def _samples(
         )
 
 
-def _is_machines(line: PageLine, file: Path, image: str, read: ReadLists, where: str, report: Report) -> bool:
+def _is_machines(line: PageLine, file: Path, image: str, read: ReadLists, where: str, report: ImportReport) -> bool:
     """Whether a line's text is a model's, and no person changed or confirmed it."""
     if line.by == "person" or (line.by is None and not read.holds(file, image, line.id, line.text)):
         return False
@@ -160,7 +162,7 @@ def _is_machines(line: PageLine, file: Path, image: str, read: ReadLists, where:
 
 
 def pixel_scale(
-    file: Path, page: PageFile, image: Path, frame: int | None, report: Report
+    file: Path, page: PageFile, image: Path, frame: int | None, report: ImportReport
 ) -> tuple[float, float, float, float] | None:
     """What to multiply the file's x and y with to get the image's pixels, and the image's size.
 

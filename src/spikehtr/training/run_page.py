@@ -15,7 +15,7 @@ from spikehtr.evaluation.calibration import file_notes
 from spikehtr.evaluation.evaluating import Evaluation, evaluate_lines
 from spikehtr.evaluation.tables import CALIBRATION_HEAD, calibration_note, calibration_rows
 from spikehtr.evaluation.writing import write_evaluation
-from spikehtr.report import Report
+from spikehtr.report import HtmlReport
 from spikehtr.training.log import read_log
 from spikehtr.training.loop import BEST
 from spikehtr.training.records import CARD, write_card
@@ -34,7 +34,7 @@ def finish(
     """
     model = load_model(folder / BEST)
     rows = read_log(folder)
-    page = Report(f"Training run {folder.name}")
+    page = HtmlReport(f"Training run {folder.name}")
     page.code(environment["command"])
     page.table((), _facts(rows, data, environment, model.notes))
     evaluation = None
@@ -83,7 +83,7 @@ def _facts(
     return facts + [("remark", remark) for remark in data["remarks"]]
 
 
-def _add_rates(page: Report, evaluation: Evaluation) -> None:
+def _add_rates(page: HtmlReport, evaluation: Evaluation) -> None:
     summary = evaluation.summary
     rates = summary["rates"]
     page.heading("On the validation lines")

@@ -22,7 +22,7 @@ _ROUGH = 10  # validation lines: fewer are only a guide
 
 
 @dataclass(frozen=True)
-class Sets:
+class TrainingSets:
     train: Lines
     validation: Lines
     remarks: list[str] = field(default_factory=list)  # for the user, before training starts
@@ -111,7 +111,7 @@ def training_sets(
     known: Charset | None = None,
     mode: Mode = "extend",
     allow_unknown: bool = False,
-) -> Sets:
+) -> TrainingSets:
     """`known` holds the characters of the model to start from, `mode` what becomes of them.
 
     Validation lines with characters that the new model cannot write are an error unless `allow_unknown`: each such
@@ -132,7 +132,7 @@ def training_sets(
         raise SpikeHTRError(f"{sources}: no line to train on; `spikehtr data check` says why")
     _check_unknown(store, validation, charset, remarks, allow_unknown)
     width, cache = config.data.max_width, config.data.cache_mb
-    return Sets(
+    return TrainingSets(
         Lines(store, train, charset, width, cache),
         Lines(store, validation, charset, width, cache // 4, labelled=False),
         remarks,

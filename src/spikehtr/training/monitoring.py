@@ -14,7 +14,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 
 if TYPE_CHECKING:
-    from spikehtr.training.loop import Run
+    from spikehtr.training.loop import TrainingRun
 
 BAD_LINES = "bad-lines.txt"
 MEASURED = ("loss", "ctc", "aux", "kl", "teacher", "keep_ratio", "gradient")
@@ -25,7 +25,7 @@ class TrainingError(SpikeHTRError):
 
 
 @dataclass(frozen=True)
-class Told:
+class LogEntry:
     """What is told every LOG_EVERY steps and at the end of each epoch: means since the last time."""
 
     step: int
@@ -40,11 +40,11 @@ class Told:
     epoch_ended: bool = False
 
 
-Tell = Callable[[Told], None]
+LogCallback = Callable[[LogEntry], None]
 
 
 @dataclass(frozen=True)
-class Pulse:
+class RunProgress:
     """A sign of life after every step and every batch of a validation; nothing is read back from the device for it."""
 
     epoch: int  # from 1; 0: the start is read, before the first step
@@ -56,13 +56,13 @@ class Pulse:
     lines_per_second: float
 
 
-Beat = Callable[[Pulse], None]
+ProgressCallback = Callable[[RunProgress], None]
 
 
 class Meter:
     """Collects the steps' numbers on the device and reads them back now and then; one for each epoch."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TrainingRun) -> None:
         self.run = run
         self.first = self.began = time.monotonic()
         self.steps: list[Tensor] = []
@@ -73,12 +73,12 @@ class Meter:
         self.lines += lines
         self.all_lines += lines
 
-    def pulse(self, epoch: int) -> Pulse:
+    def pulse(self, epoch: int) -> RunProgress:
         run, took = self.run, max(time.monotonic() - self.first, 1e-9)
         done = run.step - epoch * run.epoch_length
-        return Pulse(epoch + 1, done, run.epoch_length, False, run.progress, run.seconds, self.all_lines / took)
+        return RunProgress(epoch + 1, done, run.epoch_length, False, run.progress, run.seconds, self.all_lines / took)
 
-    def read(self, epoch: int) -> Told:
+    def read(self, epoch: int) -> LogEntry:
         """The means since the last reading; a loss or gradient that is no number stops the run before it is saved."""
         run = self.run
         values = torch.stack(self.steps)
@@ -93,7 +93,7 @@ class Meter:
         took = time.monotonic() - self.began
         lines, self.lines = self.lines, 0
         self.steps, self.began = [], time.monotonic()
-        return Told(
+        return LogEntry(
             run.step,
             epoch + 1,
             run.progress,
@@ -104,7 +104,7 @@ class Meter:
         )
 
 
-def validation_beat(run: Run, lines: int) -> Callable[[int], None] | None:
+def validation_beat(run: TrainingRun, lines: int) -> Callable[[int], None] | None:
     """To be called with the number of lines read so far, where somebody wants to know."""
     beat, began = run.beat, time.monotonic()
     if beat is None or not run.leads:
@@ -113,12 +113,12 @@ def validation_beat(run: Run, lines: int) -> Callable[[int], None] | None:
 
     def show(done: int) -> None:
         speed = done / max(time.monotonic() - began, 1e-9)
-        beat(Pulse(epoch, done, lines, True, run.progress, run.seconds, speed))
+        beat(RunProgress(epoch, done, lines, True, run.progress, run.seconds, speed))
 
     return show
 
 
-def not_finite(run: Run, step: int) -> TrainingError:
+def not_finite(run: TrainingRun, step: int) -> TrainingError:
     """Writes out the lines of the step's batch."""
     epoch, place = divmod(step, run.epoch_length)
     rows = [int(run.train.rows[i]) for i in run.plan(epoch)[place]]

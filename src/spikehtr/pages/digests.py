@@ -26,7 +26,7 @@ def sealed(text: str, form: Format) -> bytes:
     """A finished result as it goes into its file."""
     if form == "text":
         return text.encode()
-    if form == "json":
+    if form in ("json", "iiif"):
         body = text.rstrip().removesuffix("}").rstrip().encode()
         return body + f',\n "digest": "{digest_of(body)}"\n}}\n'.encode()
     body = text.encode()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from spikehtr.data.formats import pages, xml
+from spikehtr.data.formats import xml, xml_pages
 from spikehtr.data.formats.frames import frame_of
 from spikehtr.data.formats.machine import by_in_alto
-from spikehtr.data.formats.outlines import Box, Points, Shape, parse_points
-from spikehtr.data.formats.pages import PageFile, PageLine
+from spikehtr.data.formats.outlines import Box, LineOutline, Points, parse_points
 from spikehtr.data.formats.reading_order import in_reading_order
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.formats.xml_pages import PageFile, PageLine
+from spikehtr.data.samples import ImportReport, Sample
 
 LOOKS_FOR = "ALTO XML files (root element alto) with their page images"
 
@@ -19,11 +19,11 @@ _SECOND_PAGE = "it is on a second page within the file, and only a file's first 
 
 
 def recognises(path: Path) -> bool:
-    return pages.recognises(path, "alto")
+    return xml_pages.recognises(path, "alto")
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
-    return pages.read_pages(path, report, "alto", parse)
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
+    return xml_pages.read_pages(path, report, "alto", parse)
 
 
 def parse(root: xml.Element) -> PageFile:
@@ -37,19 +37,19 @@ def parse(root: xml.Element) -> PageFile:
     lines: list[PageLine] = []
     for sheet in sheets:
         for element in sheet.iter("{*}TextLine"):
-            shape = _shape(element) if sheet is sheets[0] else Shape(faults=(_SECOND_PAGE,))
+            shape = _shape(element) if sheet is sheets[0] else LineOutline(faults=(_SECOND_PAGE,))
             line_id, text = element.get("ID") or f"number {len(lines) + 1}", _text(element)
             lines.append(PageLine(line_id, text, shape, element, by_in_alto(element, text)))
     size = (width, height) if width and height else None
     return PageFile(name, size, in_reading_order(root, lines), unit, frame_of(root))
 
 
-def _shape(line: xml.Element) -> Shape:
+def _shape(line: xml.Element) -> LineOutline:
     faults: list[str] = []
     polygon = line.find("{*}Shape/{*}Polygon")
     points = _points(polygon.get("POINTS"), "polygon", faults) if polygon is not None else ()
     box = _box(line)
-    return Shape(points, box, _baseline(line.get("BASELINE"), box, faults), tuple(faults))
+    return LineOutline(points, box, _baseline(line.get("BASELINE"), box, faults), tuple(faults))
 
 
 def _points(text: str | None, what: str, faults: list[str]) -> Points:
