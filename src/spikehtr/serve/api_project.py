@@ -10,9 +10,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from spikehtr.serve import page_reading, scanning
-from spikehtr.serve.endpoints import Body, endpoint, flag, path_id
+from spikehtr.serve.endpoints import Body, endpoint, path_id
 from spikehtr.serve.http_errors import RequestError, invalid
-from spikehtr.serve.jobs import Job
+from spikehtr.serve.jobs import BackgroundJob
 from spikehtr.serve.limits import Limits
 from spikehtr.serve.security import COOKIE, Access
 from spikehtr.serve.workbench import Workbench
@@ -115,7 +115,7 @@ class ProjectEndpoints:
             return pages
         raise invalid("pages", f"must be a list of page ids, or one of {', '.join(_WORDS[kind])}")
 
-    def _find(self, body: Body) -> Job:
+    def _find(self, body: Body) -> BackgroundJob:
         pages, replace = self._pages(body, "find"), body.get("replace", False) is True
         if replace and isinstance(pages, str):
             raise invalid("replace", "needs the pages by their ids", "name them")
@@ -125,7 +125,7 @@ class ProjectEndpoints:
         options = {"pages": pages, "segmenter": name, "replace": replace}
         return self.bench.jobs.add("find", options, lambda job: page_reading.find_job(self.bench, job))
 
-    def _read(self, body: Body) -> Job:
+    def _read(self, body: Body) -> BackgroundJob:
         lines = body.get("lines")
         if lines is not None and not (
             isinstance(lines, dict) and all(isinstance(names, list) for names in lines.values())
@@ -139,23 +139,23 @@ class ProjectEndpoints:
         }
         return self.bench.jobs.add("read", options, lambda job: page_reading.read_job(self.bench, job))
 
-    def _scan(self, body: Body) -> Job:
+    def _scan(self, body: Body) -> BackgroundJob:
         return self.bench.jobs.add("scan", {}, lambda job: scanning.scan_job(self.bench, job))
 
-    def _import(self, body: Body) -> Job:
-        from spikehtr.serve.iiif import import_job
+    def _import(self, body: Body) -> BackgroundJob:
+        from spikehtr.serve.iiif_import import import_job
 
         url = body.get("url")
         if not isinstance(url, str) or not url.startswith(("https://", "http://")) or len(url) > 4096:
             raise invalid("url", "must be the address of a IIIF manifest, https://...")
         return self.bench.jobs.add("import", {"url": url}, lambda job: import_job(self.bench, job, self.limits))
 
-    def _finetune(self, body: Body) -> Job:
+    def _finetune(self, body: Body) -> BackgroundJob:
         from spikehtr.serve.tuning import add_job
 
         return add_job(self.bench, body)
 
-    def _backup(self, body: Body) -> Job:
+    def _backup(self, body: Body) -> BackgroundJob:
         from spikehtr.serve.backup import backup_job
 
         return self.bench.jobs.add("backup", {}, lambda job: backup_job(self.bench, job))
@@ -173,7 +173,7 @@ class ProjectEndpoints:
     def finetune(self, request: Request, body: Body) -> Any:
         from spikehtr.serve.tuning import overview
 
-        return overview(self.bench, again=flag(request, "again"))
+        return overview(self.bench)
 
 
 def with_cookie(response: Response, access: Access) -> Response:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -16,11 +17,14 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from spikehtr.serve.api_files import FileEndpoints
 from spikehtr.serve.api_pages import PageEndpoints
 from spikehtr.serve.api_project import ProjectEndpoints, with_cookie
+from spikehtr.serve.api_texts import TextEndpoints
 from spikehtr.serve.http_errors import RequestError, as_request_error
 from spikehtr.serve.limits import Limits
 from spikehtr.serve.security import Access, Guard
+from spikehtr.serve.transcribe_service import Service
 from spikehtr.serve.workbench import Workbench
 
 STATIC = Path(__file__).parent / "static"
@@ -58,25 +62,24 @@ def make_app(bench: Workbench, access: Access | None = None, limits: Limits | No
         *ProjectEndpoints(bench, access, limits).routes(),
         Mount("/static", _Static(directory=STATIC, check_dir=False)),
     ]
-    for module in ("api_texts", "api_files", "service"):
-        with contextlib.suppress(ModuleNotFoundError):
-            found = __import__(f"spikehtr.serve.{module}", fromlist=["routes"])
-            routes += found.routes(bench, limits)
+    routes += [*TextEndpoints(bench).routes(), *FileEndpoints(bench, limits).routes()]
+    service = Service(bench, limits)
+    routes += service.routes()
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, access=access)],
+        middleware=[Middleware(service.metrics.around), Middleware(Guard, access=access)],
         exception_handlers={RequestError: _answer, HTTPException: _answer, Exception: _answer},
     )
-    app.state.bench, app.state.access = bench, access
+    app.state.bench, app.state.access, app.state.service = bench, access, service
     return app
 
 
 class _Static(StaticFiles):
     """The front end's files; looked at anew each time, since they change with the package."""
 
-    def file_response(self, *args: object, **kwargs: object) -> Response:  # type: ignore[override]
-        response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
         response.headers["Cache-Control"] = "no-cache"
         return response
 

@@ -1,4 +1,4 @@
-"""How a plain function becomes an endpoint: its JSON is read and checked, it runs in a thread, its errors are answers."""
+"""How a plain function becomes an endpoint: its JSON is read and checked, and it runs in a thread."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 from spikehtr.errors import SpikeHTRError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-FULL_DISK = "the disk is full: make room, then do it again; nothing that was acknowledged is lost"
+_FULL_DISK = ("the disk is full", "make room, then do it again; nothing that was acknowledged is lost")
 
 
 class RequestError(SpikeHTRError):
@@ -52,9 +52,9 @@ def as_request_error(error: BaseException) -> RequestError | None:
     if isinstance(error, RequestError):
         return error
     if isinstance(error, OSError) and error.errno in _FULL:
-        return RequestError(507, "disk_full", *FULL_DISK.split(": ", 1))
+        return RequestError(507, "disk_full", *_FULL_DISK)
     if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
-        return RequestError(507, "disk_full", *FULL_DISK.split(": ", 1))
+        return RequestError(507, "disk_full", *_FULL_DISK)
     if isinstance(error, SpikeHTRError):
         fault, _, remedy = str(error).rpartition("; ")
         return RequestError(422, "invalid", fault or remedy, remedy if fault else "")

@@ -26,14 +26,14 @@ _log = logging.getLogger("spikehtr.serve")
 
 
 class Cancelled(Exception):
-    """The job was cancelled: raised within it by `Job.advance` and `Job.check`."""
+    """The job was cancelled: raised within it by `BackgroundJob.advance` and `BackgroundJob.check`."""
 
 
-class Job:
+class BackgroundJob:
     """What a job's function is given. `work(job)` reports by `advance`, `problem` and `result`."""
 
     def __init__(
-        self, jobs: Jobs, number: int, kind: str, options: dict[str, Any], work: Callable[[Job], None]
+        self, jobs: Jobs, number: int, kind: str, options: dict[str, Any], work: Callable[[BackgroundJob], None]
     ) -> None:
         self.jobs, self.id, self.kind, self.options, self.work = jobs, number, kind, options, work
         self.state = "queued"
@@ -100,8 +100,8 @@ class Job:
 class Jobs:
     def __init__(self, log: EventLog, broadcast: Broadcast) -> None:
         self.log, self.broadcast = log, broadcast
-        self.running: dict[int, Job] = {}
-        self._queue: deque[Job] = deque()
+        self.running: dict[int, BackgroundJob] = {}
+        self._queue: deque[BackgroundJob] = deque()
         self._wake = threading.Condition()
         self._stopping = False
         self._threads: list[threading.Thread] = []
@@ -125,7 +125,9 @@ class Jobs:
                 row["id"],
             )
 
-    def add(self, kind: str, options: dict[str, Any], work: Callable[[Job], None], resumes: int | None = None) -> Job:
+    def add(
+        self, kind: str, options: dict[str, Any], work: Callable[[BackgroundJob], None], resumes: int | None = None
+    ) -> BackgroundJob:
         """Queue a job. `resumes`: it goes on under the number of an earlier one."""
         with self._wake:
             if self._stopping:
@@ -137,7 +139,7 @@ class Jobs:
                 number = self.log.execute("INSERT INTO jobs (state, value) VALUES ('queued', ?)", value)
             else:
                 number = resumes
-            job = Job(self, number, kind, options, work)
+            job = BackgroundJob(self, number, kind, options, work)
             self.running[number] = job
             self._save(job)
             if kind in _BESIDE:
@@ -158,7 +160,7 @@ class Jobs:
                 job = self._queue.popleft()
             self._run(job)
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: BackgroundJob) -> None:
         try:
             job.check()
             job.state, job.began = "running", time.monotonic()
@@ -184,7 +186,7 @@ class Jobs:
             self.running.pop(job.id, None)
             self._wake.notify_all()
 
-    def _save(self, job: Job) -> None:
+    def _save(self, job: BackgroundJob) -> None:
         value = json.dumps(job.view() | {"options": job.options}, ensure_ascii=False)
         self.log.execute("UPDATE jobs SET state = ?, value = ? WHERE id = ?", job.state, value, job.id)
 

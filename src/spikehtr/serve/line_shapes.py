@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 import cv2
@@ -101,7 +102,7 @@ def joined_polygons(polygons: Sequence[Points]) -> Points:
     drawn = [np.round((np.asarray(polygon) - corner) * scale).astype(np.int32) + 1 for polygon in polygons]
     for polygon in drawn:
         cv2.fillPoly(canvas, [polygon], 1)
-    for one, other in zip(drawn, drawn[1:], strict=False):
+    for one, other in pairwise(drawn):
         cv2.fillPoly(canvas, [_bridge(one, other)], 1)
     found, _ = cv2.findContours(canvas, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     largest = max(found, key=cv2.contourArea)

@@ -326,7 +326,7 @@ def _join(draft: Draft, op: Op) -> None:
         return
     if len({name for name, _ in lines}) < len(lines):
         raise invalid(draft.place("lines"), "the same line twice")
-    first, line = lines[0]
+    first = lines[0][0]
     every = [entity for _, entity in lines]
     text = " ".join(part["text"] for part in every if part["text"])
     is_persons = any(part["by"] == "person" for part in every)

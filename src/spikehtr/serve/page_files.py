@@ -10,10 +10,10 @@ from pathlib import Path
 from lxml import etree
 
 from spikehtr.data.formats import xml
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.sealing import digest_of, sealed
-from spikehtr.serve.http_errors import FULL_DISK, as_request_error
+from spikehtr.pages.digests import digest_of, sealed
+from spikehtr.serve.http_errors import as_request_error
 from spikehtr.serve.merging import merge
 from spikehtr.serve.page_parsing import parse_file, parse_root
 from spikehtr.serve.page_patching import patched
@@ -82,7 +82,7 @@ class PageFiles:
             self.write(page)
         except Exception as error:  # one page must not stop the others; it is told, and tried again
             known = as_request_error(error)
-            reason = FULL_DISK if known is not None and known.code == "disk_full" else str(error) or repr(error)
+            reason = str(known or error) or repr(error)
             self._note_problem(page, f"its PAGE file cannot be written: {reason}")
             return False
         return True
@@ -191,7 +191,7 @@ class PageFiles:
         project = self.project
         row = project.row(page)
         try:
-            report = Report()
+            report = ImportReport()
             root = xml.load(file, report)
             if root is None:
                 raise SpikeHTRError(report.problems[0].message)

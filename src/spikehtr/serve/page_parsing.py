@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spikehtr.data.formats import alto, page, xml
+from spikehtr.data.formats import alto_xml, page_xml, xml
 from spikehtr.data.formats.frames import frame_meant
 from spikehtr.data.formats.machine import ReadLists
 from spikehtr.data.formats.outlines import Points, band_height, bounds, parse_points, usable
-from spikehtr.data.formats.pages import PageFile, PageLine, pixel_scale
-from spikehtr.data.samples import Report
+from spikehtr.data.formats.xml_pages import PageFile, PageLine, pixel_scale
+from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.results.write_page import KINDS
 from spikehtr.serve import line_shapes
 from spikehtr.serve.documents import NEW_LINE, NEW_REGION, Entity, PageState
 from spikehtr.serve.operations import plain
 
-PARSERS = {"PcGts": page.parse, "alto": alto.parse}
+PARSERS = {"PcGts": page_xml.parse, "alto": alto_xml.parse}
 _BLOCKS = {"PcGts": "{*}TextRegion", "alto": "{*}TextBlock"}
 
 
@@ -38,15 +38,15 @@ class ParsedPage:
 
 def parse_file(file: Path, image: Path) -> ParsedPage:
     """A PAGE or ALTO file of the page in `image`. What cannot be read at all is an error."""
-    report = Report()
+    report = ImportReport()
     root = xml.load(file, report)
     if root is None:
         raise SpikeHTRError(_first(file, report))
     return parse_root(root, file, image, report)
 
 
-def parse_root(root: xml.Element, file: Path, image: Path, report: Report | None = None) -> ParsedPage:
-    report = report or Report()
+def parse_root(root: xml.Element, file: Path, image: Path, report: ImportReport | None = None) -> ParsedPage:
+    report = report or ImportReport()
     kind = xml.name_of(root)
     if kind not in PARSERS:
         raise SpikeHTRError(f"{file}: neither PAGE nor ALTO: its root element is <{kind}>; take it away")
@@ -64,7 +64,7 @@ def parse_root(root: xml.Element, file: Path, image: Path, report: Report | None
     return parsed
 
 
-def _first(file: Path, report: Report) -> str:
+def _first(file: Path, report: ImportReport) -> str:
     problem = report.problems[0]
     return f"{file}: {problem.message}; {problem.remedy}"
 
@@ -135,7 +135,7 @@ def pixels(points: Points, scale: tuple[float, float], size: tuple[int, int]) ->
     return line_shapes.clipped([(x * scale[0], y * scale[1]) for x, y in points], *size)
 
 
-def _add_lines(parsed: ParsedPage, content: PageFile, file: Path, size: tuple[int, int], report: Report) -> None:
+def _add_lines(parsed: ParsedPage, content: PageFile, file: Path, size: tuple[int, int], report: ImportReport) -> None:
     x, y = parsed.scale
     shapes = [line.shape.scaled(x, y) for line in content.lines]
     band = band_height(shapes, size[1])

@@ -15,7 +15,7 @@ from lxml import etree
 
 from spikehtr.data.formats import xml
 from spikehtr.data.formats.machine import page_note
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 from spikehtr.results.page import Page
 from spikehtr.results.write_page import page_xml
 from spikehtr.results.xml_text import clean, listed, now, number
@@ -49,7 +49,7 @@ def patched(data: bytes | None, state: PageState, file: Path, image: Path, size:
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     root = etree.fromstring(new_document(image.name, *size) if data is None else data, parser)
     _drop_seal(root)
-    document = _Document(parse_root(root, file, image, Report()), image, is_new=data is None)
+    document = _Document(parse_root(root, file, image, ImportReport()), image, is_new=data is None)
     if not document.take_over(state):
         return None
     document.note_change()
@@ -260,7 +260,7 @@ class _Document:
 
     def _reading_order(self, state: PageState) -> None:
         """The order of the regions, written down anew where the file would give another one."""
-        found = parse_root(self.parsed.root, Path(self.image.stem), self.image, Report()).state
+        found = parse_root(self.parsed.root, Path(self.image.stem), self.image, ImportReport()).state
         ours = [name for name in state.order if name in found.regions]
         is_right = [name for name in found.order if name in state.regions] == ours and _lines(found) == _lines(state)
         if is_right and not (self.is_new and state.order):

@@ -11,14 +11,14 @@ from PIL import Image
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import LinePlace, RegionPlace
-from spikehtr.pages.reading import Sheet, assemble, cut_lines, found_sheet
-from spikehtr.pages.segmenting import segmenter
+from spikehtr.pages.read_pages import SegmentedPage, assemble, cut_lines, found_sheet
+from spikehtr.pages.rule_segmenter import segmenter
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.line import Line
 from spikehtr.results.page import TextLine
 from spikehtr.serve import line_shapes
 from spikehtr.serve.documents import NEW_LINE, NEW_REGION, Entity, PageState, is_corrected
-from spikehtr.serve.jobs import Cancelled, Job
+from spikehtr.serve.jobs import BackgroundJob, Cancelled
 from spikehtr.serve.line_pool import Ticket
 from spikehtr.serve.operations import plain
 
@@ -33,7 +33,7 @@ class BegunPage(NamedTuple):
 
     page: int
     name: str
-    sheet: Sheet
+    sheet: SegmentedPage
     regions: list[RegionPlace]
     ticket: Ticket
     polygons: dict[str, line_shapes.Points]  # as they were when the lines were cut out
@@ -63,7 +63,7 @@ def found_state(gray: Image.Image, segmenter_name: str, prefix: str = "") -> Pag
     return state
 
 
-def sheet_of(name: str, gray: Image.Image, state: PageState, wanted: Iterable[str]) -> Sheet:
+def sheet_of(name: str, gray: Image.Image, state: PageState, wanted: Iterable[str]) -> SegmentedPage:
     """Some lines of a state, as what `cut_lines` takes."""
     chosen = set(wanted)
     regions = []
@@ -75,7 +75,7 @@ def sheet_of(name: str, gray: Image.Image, state: PageState, wanted: Iterable[st
         ]
         if places:
             regions.append(RegionPlace(region, state.regions[region]["kind"], (), places))
-    return Sheet(name, gray, regions, [], [], given=True)
+    return SegmentedPage(name, gray, regions, [], [], given=True)
 
 
 def _pairs(points: line_shapes.Points) -> tuple[tuple[float, float], ...]:
@@ -155,7 +155,9 @@ def finish(bench: Workbench, begun: BegunPage, model: Recognizer, label: str, st
     return len(readings)
 
 
-def find_on_page(bench: Workbench, job: Job, page: int, name: str, segmenter_name: str, replace: bool) -> bool:
+def find_on_page(
+    bench: Workbench, job: BackgroundJob, page: int, name: str, segmenter_name: str, replace: bool
+) -> bool:
     """Find a page's lines; whether they were taken."""
     project = bench.project
     row = project.row(page)
@@ -177,7 +179,7 @@ def find_on_page(bench: Workbench, job: Job, page: int, name: str, segmenter_nam
     return True
 
 
-def find_job(bench: Workbench, job: Job) -> None:
+def find_job(bench: Workbench, job: BackgroundJob) -> None:
     options = job.options
     pages = bench.project.page_ids(options["pages"])
     name = options.get("segmenter") or bench.project.settings["segmenter"]
@@ -187,7 +189,7 @@ def find_job(bench: Workbench, job: Job) -> None:
         job.advance(number)
 
 
-def _try_page(bench: Workbench, job: Job, page: int, work: Any) -> Any:
+def _try_page(bench: Workbench, job: BackgroundJob, page: int, work: Any) -> Any:
     """Do something with a page; what is wrong with it is noted, and the others go on."""
     title = str(page)
     try:
@@ -206,7 +208,7 @@ def _try_page(bench: Workbench, job: Job, page: int, work: Any) -> Any:
     return None
 
 
-def read_job(bench: Workbench, job: Job) -> None:
+def read_job(bench: Workbench, job: BackgroundJob) -> None:
     """Find where there are no lines, and read what is not read: pages are opened ahead while others are read."""
     options = job.options
     pages = bench.project.page_ids(options["pages"])

@@ -17,8 +17,8 @@ from filelock import FileLock, Timeout
 
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.keeping import Results
 from spikehtr.pages.origins import Origins
+from spikehtr.pages.protected_results import ProtectedResults
 from spikehtr.serve.broadcast import Broadcast
 from spikehtr.serve.documents import PageState, Patch, difference
 from spikehtr.serve.event_log import MACHINE, Author, EventLog
@@ -51,7 +51,7 @@ class Project:
         self.log = EventLog(self.private / "workbench.sqlite")
         self.settings = Settings(self.log)
         self.broadcast = Broadcast()
-        self.results = Results(self.folder, Origins(self.folder), overwrite=True)
+        self.results = ProtectedResults(self.folder, Origins(self.folder), overwrite=True)
 
     def close(self) -> None:
         self.log.close()
@@ -79,7 +79,7 @@ class Project:
         known = self.log.row("SELECT id FROM pages WHERE image = ?", name)
         if known is not None:
             return None
-        from spikehtr.data.formats.files import image_size
+        from spikehtr.data.formats.helpers import image_size
 
         try:
             width, height = image_size(image)

@@ -11,7 +11,7 @@ from spikehtr.serve.event_log import EventLog, change_settings, settings_of
 from spikehtr.serve.http_errors import invalid
 
 _LARGEST = 16_384  # characters of a value as JSON
-PALETTE = "æœßſÆŒ¶§†‡ꝑꝓꝗ⁊ꝛ&¬–—„“”«»"
+PALETTE = "æœßſÆŒ¶§†‡ꝑꝓꝗ⁊ꝛ&¬\u2013\u2014„“”«»"
 
 
 def _one_of(*values: object) -> Callable[[Any], bool]:
@@ -53,7 +53,9 @@ class Settings:
         self._log = log
 
     def all(self) -> dict[str, Any]:
-        return {name: default for name, (default, _, _) in KNOWN.items()} | settings_of(self._log)
+        return {name: default for name, (default, _, _) in KNOWN.items()} | {
+            name: value for name, value in settings_of(self._log).items() if name in KNOWN or name.startswith("ui.")
+        }
 
     def __getitem__(self, name: str) -> Any:
         found = self._log.row("SELECT value FROM settings WHERE key = ?", name)

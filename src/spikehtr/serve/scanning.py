@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spikehtr.data.formats import xml
-from spikehtr.data.formats.files import walk
+from spikehtr.data.formats.helpers import walk
 from spikehtr.data.images import ImageError, count_frames
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import OVERLAY, ROOTS, SUFFIXES, Source, count_pages, find_sources, load_colour
 from spikehtr.pages.page_images import page_image
-from spikehtr.serve.jobs import Job
+from spikehtr.serve.jobs import BackgroundJob
 from spikehtr.serve.project import Project, stamp_of
 from spikehtr.serve.views import summary_view
 
@@ -22,12 +22,12 @@ DPI = 300  # of the images of PDF pages
 _TIFF = (".tif", ".tiff")
 
 
-def scan_job(bench: Workbench, job: Job) -> None:
+def scan_job(bench: Workbench, job: BackgroundJob) -> None:
     """Take in what is new in the folder, and edits from outside of what is known."""
     bench.read_new(scan(bench, job))
 
 
-def scan(bench: Workbench, job: Job) -> list[int]:
+def scan(bench: Workbench, job: BackgroundJob) -> list[int]:
     """The pages that are new."""
     project = bench.project
     job.advance(message="looking through the folder", unit="files")
@@ -38,7 +38,7 @@ def scan(bench: Workbench, job: Job) -> list[int]:
     return new
 
 
-def _look_at_known(bench: Workbench, job: Job) -> None:
+def _look_at_known(bench: Workbench, job: BackgroundJob) -> None:
     project = bench.project
     for row in project.log.rows("SELECT * FROM pages WHERE NOT removed"):
         job.check()
@@ -56,7 +56,7 @@ def _look_at_known(bench: Workbench, job: Job) -> None:
             job.problem(row["file"] or row["image"], str(error))
 
 
-def _render_documents(project: Project, job: Job) -> None:
+def _render_documents(project: Project, job: BackgroundJob) -> None:
     """The pages of PDF and TIFF files as images of their own, once for each file."""
     for file in _files(project):
         suffix = file.suffix.lower()
@@ -75,7 +75,7 @@ def _render_documents(project: Project, job: Job) -> None:
             job.problem(name, str(error))
 
 
-def _render(project: Project, file: Path, job: Job) -> None:
+def _render(project: Project, file: Path, job: BackgroundJob) -> None:
     kind = "pdf" if file.suffix.lower() == ".pdf" else "image"
     source = Source(file, kind, Path(file.name))  # type: ignore[arg-type]
     count = count_pages(source)
@@ -102,7 +102,7 @@ def _files(project: Project) -> list[Path]:
     return [path for path in found if path.resolve().is_relative_to(project.folder)]
 
 
-def _add_pages(bench: Workbench, job: Job) -> list[int]:
+def _add_pages(bench: Workbench, job: BackgroundJob) -> list[int]:
     project = bench.project
     known = {row["image"] for row in project.log.rows("SELECT image FROM pages")}
     several = {row["path"] for row in project.log.rows("SELECT path FROM documents")}
@@ -125,7 +125,7 @@ def _add_pages(bench: Workbench, job: Job) -> list[int]:
     return new
 
 
-def _add(project: Project, source: Source, known: set[str], job: Job) -> int | None:
+def _add(project: Project, source: Source, known: set[str], job: BackgroundJob) -> int | None:
     image = source.image if source.kind == "xml" else source.path
     if image is None:
         job.problem(source.path.name, "its image was not found: put it beside the file, then look again")

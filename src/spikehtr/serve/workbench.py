@@ -1,4 +1,4 @@
-"""What the endpoints work with: the project, its images and files, the models, the jobs, and what follows from edits."""
+"""What the endpoints work with: the project, its files and models, the jobs, and what follows from edits."""
 
 from __future__ import annotations
 
