@@ -32,7 +32,7 @@ export function movedWithin(points, dx, dy, width, height) {
   if (!box) return points;
   const x = clamp(dx, -box[0], width - 1 - box[2]);
   const y = clamp(dy, -box[1], height - 1 - box[3]);
-  return moved(points, Math.round(x), Math.round(y));
+  return moved(points, Math.trunc(x), Math.trunc(y));
 }
 
 /** Nearest place on the segment ab to p: {point, share, distance}. */
@@ -56,17 +56,6 @@ export function nearestSegment(p, points, closed = false) {
   return best;
 }
 
-/** Even-odd rule. */
-export function isInside([x, y], polygon) {
-  let inside = false;
-  for (let i = 0, j = polygon.length - 1; i < polygon.length; j = i++) {
-    const [xi, yi] = polygon[i];
-    const [xj, yj] = polygon[j];
-    if (yi > y !== yj > y && x < ((xj - xi) * (y - yi)) / (yj - yi) + xi) inside = !inside;
-  }
-  return inside;
-}
-
 export function polylineLength(points) {
   let length = 0;
   for (let i = 1; i < points.length; i++) length += Math.hypot(points[i][0] - points[i - 1][0], points[i][1] - points[i - 1][1]);
@@ -83,51 +72,6 @@ export function pointAt(points, share) {
     left -= step;
   }
   return [...points[points.length - 1]];
-}
-
-/** Which share of a polyline's length lies before the place that is nearest to p. */
-export function shareAt(p, points) {
-  const near = nearestSegment(p, points);
-  if (!near) return 0;
-  const whole = polylineLength(points);
-  const before = polylineLength([...points.slice(0, near.index + 1), near.point]);
-  return whole === 0 ? 0 : before / whole;
-}
-
-/** An outline around a baseline: `above` and `below` it, square to its course. */
-export function band(baseline, above, below, width, height) {
-  const upper = [];
-  const lower = [];
-  baseline.forEach((point, i) => {
-    const a = baseline[Math.max(i - 1, 0)];
-    const b = baseline[Math.min(i + 1, baseline.length - 1)];
-    const length = Math.hypot(b[0] - a[0], b[1] - a[1]) || 1;
-    const normal = [(b[1] - a[1]) / length, -(b[0] - a[0]) / length];
-    upper.push(onPage([point[0] + normal[0] * above, point[1] + normal[1] * above], width, height));
-    lower.push(onPage([point[0] - normal[0] * below, point[1] - normal[1] * below], width, height));
-  });
-  return [...upper, ...lower.reverse()];
-}
-
-export function median(values) {
-  if (values.length === 0) return null;
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
-/** How far outlines reach above and below their baselines, as a rule on this page; from the page's height where none is known. */
-export function usualReach(lines, pageHeight) {
-  const above = [];
-  const below = [];
-  for (const line of lines) {
-    const outline = bounds(line.polygon);
-    const base = bounds(line.baseline);
-    if (!outline || !base) continue;
-    above.push((base[1] + base[3]) / 2 - outline[1]);
-    below.push(outline[3] - (base[1] + base[3]) / 2);
-  }
-  return { above: Math.max(median(above) ?? pageHeight / 60, 4), below: Math.max(median(below) ?? pageHeight / 150, 2) };
 }
 
 /** Points as SVG wants them. */

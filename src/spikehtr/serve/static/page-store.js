@@ -260,7 +260,8 @@ export class PageStore {
     if (!entry) return Promise.resolve(false);
     if (entry.draft.value && normalised(entry.draft.value.text) !== entry.line.value.text) return this.save(id);
     if (entry.draft.value) this.dropDraft(entry, id);
-    if (entry.line.value.corrected) return Promise.resolve(true);
+    // A line that nobody read has no text that could be right.
+    if (entry.line.value.corrected || !(entry.line.value.text || entry.line.value.reading)) return Promise.resolve(true);
     return this.edit(() => [{ op: "confirm", line: id, version: this.line(id)?.version }]);
   }
 

@@ -19,6 +19,7 @@ async function ask(store, line) {
 
 /** Where a character of the field stands on the screen: measured on the text that lies below it. */
 function placeOf(below, unit) {
+  if (unit < 0) return below.getBoundingClientRect();
   const walker = document.createTreeWalker(below, NodeFilter.SHOW_TEXT);
   let at = 0;
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {

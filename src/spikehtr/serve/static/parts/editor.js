@@ -111,7 +111,10 @@ function commands(store, control, actions, event) {
     alternatives: () => (inField ? control.alternatives() : false),
     palette: () => document.querySelector(".palette button")?.focus(),
     machineText: ifActive(() => machineText(store, id)),
-    leaveText: () => (inField ? control.host.focus() : tools.escape()),
+    leaveText: () => {
+      if (inField) return control.closeAlternatives() || control.host.focus();
+      return tools.escape();
+    },
     // What is typed and not sent yet is taken back by the text field itself.
     undo: () => (inField && store.entries.get(id)?.draft.value ? false : store.step("undo")),
     redo: () => (inField && store.entries.get(id)?.draft.value ? false : store.step("redo")),

@@ -38,6 +38,7 @@ export function TypingField({ store, entry, control }) {
   useLayoutEffect(() => {
     control.field = field.current;
     control.alternatives = () => (shown.value = field.current.selectionStart);
+    control.closeAlternatives = () => shown.value !== null && ((shown.value = null), true);
     const caret = control.caret;
     control.caret = null;
     if (control.wantsFocus) {
