@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,8 +72,18 @@ class Server:
             said.append(line)
             if found := re.search(r"http://\S+", line):
                 self.url = found.group().rstrip("/.")
-                return
+                return self._wait()
         raise AssertionError("the server did not start: " + "".join(said))
+
+    def _wait(self) -> None:
+        """The address is told before the first request is answered."""
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"{self.url}/healthz", timeout=5):
+                    return
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError("the server does not answer")
 
     def stop(self) -> None:
         self.process.terminate()

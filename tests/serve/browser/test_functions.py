@@ -33,7 +33,7 @@ def modules(new_page: Callable[..., Any]) -> Any:
 
 def some_texts(count: int) -> list[str]:
     chance = random.Random(5)
-    signs = ["a", "b", " ", "ſ", "𐌰", "ש", "e\u0301", "é"]
+    signs = ["a", "b", " ", "\u017f", "𐌰", "ש", "e\u0301", "é"]
     return ["".join(chance.choices(signs, k=chance.randrange(0, 14))) for _ in range(count)]
 
 

@@ -19,7 +19,7 @@ export const KEYS = [
   { id: "nextPage", keys: ["Alt+PageDown"], scope: "text", group: "all" },
   { id: "previousPage", keys: ["Alt+PageUp"], scope: "text", group: "all" },
   { id: "allPages", keys: ["Alt+Home"], scope: "text", group: "all" },
-  { id: "help", keys: ["?", "F1"], scope: "plain", group: "all" },
+  { id: "help", keys: ["?", "F1"], scope: "text", group: "all" },
   { id: "splitLine", keys: ["Alt+KeyS"], scope: "text", group: "lines" },
   { id: "joinLines", keys: ["Alt+KeyJ"], scope: "text", group: "lines" },
   { id: "lineUp", keys: ["Alt+Shift+ArrowUp"], scope: "text", group: "lines" },
@@ -64,8 +64,8 @@ export const isTyping = (target) => target?.matches?.("textarea, input:not([type
 export function commandsOf(event) {
   const { whole, sign } = name(event);
   // The shift of '?' and '+' is part of the sign, not a key of its own.
-  const matches = (key) => key === whole || (key.length === 1 && key === sign);
   const typing = isTyping(event.target);
+  const matches = (key) => key === whole || (key.length === 1 && key === sign && !typing);
   return KEYS.filter((key) => key.scope !== "shown" && (key.scope === "text" || !typing) && key.keys.some(matches)).map((key) => key.id);
 }
 
