@@ -4,8 +4,8 @@
     python benchmarks/workbench.py --lines 100 --rounds 9 --json
 
 Opening: from the request of the page's address to the frame in which all lines, all outlines and the picture stand
-there (of an open workbench: the server runs, its pictures are made). Key: from the time stamp of a key press in a line's
-text to the end of the frame that shows it. Frame: between two frames while the wheel zooms in and out over the page.
+there (of an open workbench: the server runs, its pictures are made). Key: from the time stamp of a key press in the
+text of a line to the end of the frame that shows it. Frame: between two frames while the wheel zooms in and out.
 Milliseconds, median and the 95th of 100. Needs a Chromium (Debian: chromium-headless-shell) and the extras web and dev.
 A headless browser draws on the processor: with a graphics card frames are faster.
 """
@@ -161,7 +161,7 @@ def main() -> None:
     for key in ("opening_ms", "key_ms", "frame_ms"):
         values = result[key]
         print(
-            f"{key[:-3]:8} median {values['median']:8.1f} ms   95th of 100 {values['p95']:8.1f} ms   of {values['count']}"
+            f"{key[:-3]:8} median {values['median']:7.1f} ms, 95th of 100 {values['p95']:7.1f} ms, of {values['count']}"
         )
 
 

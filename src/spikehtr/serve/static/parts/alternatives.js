@@ -60,7 +60,8 @@ export function Alternatives({ store, line, text, at, below, field, onReplace, o
     const whole = below.parentElement.getBoundingClientRect();
     list.current.style.left = `${Math.max(Math.min(box.left - whole.left - 8, whole.width - 170), 0)}px`;
     list.current.style.top = `${box.bottom - whole.top + 4}px`;
-    if (choices.value?.length) list.current.querySelector("button")?.focus();
+    if (choices.value?.length) list.current.querySelector("button")?.focus({ preventScroll: true });
+    list.current.scrollIntoView({ block: "nearest" });
   });
   useEffect(() => {
     const away = (event) => !list.current?.contains(event.target) && event.target !== field && onClose();

@@ -92,8 +92,9 @@ export class Viewport {
     const { width, height } = this.size;
     let { x, y, scale } = this.view;
     if (zoom) {
-      scale = Math.min((width * 0.92) / Math.max(right - left, 1), (height * 0.5) / Math.max(bottom - top, 1), 2);
-      x = width / 2 - ((left + right) / 2) * scale;
+      const tools = 56; // the toolbar lies over the left edge
+      scale = Math.min((width - 2 * tools) / Math.max(right - left, 1), (height * 0.5) / Math.max(bottom - top, 1), 2);
+      x = (width + tools) / 2 - ((left + right) / 2) * scale;
       y = height / 2 - ((top + bottom) / 2) * scale;
     } else {
       const pad = 24;
