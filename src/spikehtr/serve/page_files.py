@@ -117,10 +117,11 @@ class PageFiles:
         if content is not None:
             whole = sealed(content.decode(), "page")
             backups = len(project.results.backups)
+            is_known = bool(project.results.origins.written(file.relative_to(project.folder).as_posix()))
             with project.results.writing(file) as temporary:
                 temporary.write_bytes(whole)
             for _, backup in project.results.backups[backups:]:
-                if not self._settle_backup(page, backup, data, row["file_digest"] is not None):
+                if not self._settle_backup(page, backup, data, is_known):
                     return False
         name = file.relative_to(project.folder).as_posix()
         digest = digest_of(whole) if whole is not None else None

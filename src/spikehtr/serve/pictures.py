@@ -98,7 +98,9 @@ class Pictures:
 
 def _shown_as_is(file: Path) -> str | None:
     """The media type of an image that every browser shows, upright, as it is; None of others."""
-    with quietly(), Image.open(file) as image:
+    with quietly():
+        image = Image.open(file)
+    with image:
         modes = _SHOWN_AS_IS.get(image.format or "", ())
         return _MEDIA[str(image.format)] if image.mode in modes and orientation(image) == 1 else None
 

@@ -42,7 +42,7 @@ class Project:
             self.private.mkdir(exist_ok=True)
         except OSError as error:
             raise SpikeHTRError(f"{self.private}: cannot be made ({error.strerror}); take another folder") from None
-        self._lock = FileLock(self.private / "lock", timeout=0)
+        self._lock = FileLock(self.private / "lock", timeout=0, thread_local=False)
         try:
             self._lock.acquire()
         except Timeout:

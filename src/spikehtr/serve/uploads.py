@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import secrets
 import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path, PurePosixPath
@@ -16,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from spikehtr.data.formats import xml
 from spikehtr.data.images import quietly
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import take_free_name, whole_file
+from spikehtr.files import take_free_name
 from spikehtr.pages.inputs import ROOTS
 from spikehtr.serve.endpoints import too_large
 from spikehtr.serve.http_errors import bad_request
@@ -34,7 +36,7 @@ _FORMATS = {  # Pillow's names, and the suffixes that such files may keep
     "GIF": (".gif",),
     "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
 }
-IMAGE_FORMATS = tuple(_FORMATS)
+IMAGE_FORMATS = tuple(name for name in _FORMATS if name != "MPO")  # which Pillow finds as JPEG
 _BAD = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\/\ud800-\udfff]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 _DEEPEST, _LONGEST = 8, 100
@@ -119,8 +121,8 @@ def image_suffix(file: Path, name: PurePosixPath, limits: Limits) -> str:
 
 def keep(project: Project, source: BinaryIO, name: PurePosixPath, limits: Limits) -> Path | None:
     """Put a file into the project under a free name; None where it is there already."""
-    project.path(name.parent.as_posix()).mkdir(parents=True, exist_ok=True)
-    with whole_file(project.private / "incoming", _nowhere) as temporary:
+    temporary = project.private / f"incoming-{secrets.token_hex(8)}"
+    try:
         with temporary.open("wb") as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
         if temporary.stat().st_size > limits.file_bytes:
@@ -129,20 +131,21 @@ def keep(project: Project, source: BinaryIO, name: PurePosixPath, limits: Limits
             raise SpikeHTRError("the file is empty (0 bytes)")
         suffix = suffix_for(temporary, name, limits)
         stem = name.name.removesuffix(name.suffix).removesuffix(".alto") if name.suffix else name.name
-        digest = digest_of_file(temporary)
-        number = 1
-        while True:
-            numbered = f"{stem}~{number}" if number > 1 else stem
-            target = project.path((name.parent / f"{numbered}{suffix}").as_posix())
-            try:
-                take_free_name(temporary, target)
-            except FileExistsError:
-                if digest_of_file(target) == digest:
-                    return None
-                number += 1
-                continue
-            return target
+        project.path(name.parent.as_posix()).mkdir(parents=True, exist_ok=True)
+        return _placed(project, temporary, name.parent, stem, suffix)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
-def _nowhere(temporary: Path, target: Path) -> None:
-    """The file has its name already."""
+def _placed(project: Project, temporary: Path, folder: PurePosixPath, stem: str, suffix: str) -> Path | None:
+    digest = digest_of_file(temporary)
+    for number in itertools.count(1):
+        target = project.path((folder / f"{stem}{f'~{number}' if number > 1 else ''}{suffix}").as_posix())
+        try:
+            take_free_name(temporary, target)
+        except FileExistsError:
+            if digest_of_file(target) == digest:
+                return None
+            continue
+        return target
+    raise AssertionError

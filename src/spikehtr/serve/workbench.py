@@ -113,6 +113,11 @@ class Workbench:
             except Exception:  # the line stays stale, and is read with the page
                 if not self.stopping:
                     _log.exception("lines of page %d cannot be read again", page)
+            self._stale.task_done()
+
+    def rest(self) -> None:
+        """Wait until no line is to be read again."""
+        self._stale.join()
 
     def read_lines(self, page: int, lines: list[str], step: int | None = None) -> int:
         """Read some lines of a page now."""
