@@ -35,7 +35,7 @@ class HTRVT(Baseline):
             self.blocks.append(ResidualBlock(dim // part, dim // part))
             channels = dim // part
         self.mask_token = nn.Parameter(torch.randn(dim) * 0.02)
-        self.layers = nn.ModuleList(Layer(dim) for _ in range(_LAYERS))
+        self.layers = nn.ModuleList(TransformerLayer(dim) for _ in range(_LAYERS))
         self.norm = nn.LayerNorm(dim, eps=_EPS)
         self.head = nn.Linear(dim, vocab_size)
         for module in self.modules():
@@ -65,7 +65,7 @@ class HTRVT(Baseline):
         return line_norm(self.head(self.norm(z)), inside[..., None])
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     """A pre-norm transformer layer: [B, L, d], inside [B, L] -> [B, L, d]"""
 
     def __init__(self, dim: int) -> None:

@@ -102,7 +102,7 @@ class Failure:
     reason: str
 
 
-class Found(NamedTuple):
+class FoundInputs(NamedTuple):
     """What there is to read, what could not be found or looked into, and what is worth knowing."""
 
     sources: list[Source]
@@ -110,7 +110,7 @@ class Found(NamedTuple):
     remarks: list[str]
 
 
-def find_sources(inputs: Iterable[str], output: Path | None = None, client: ClientOptions | None = None) -> Found:
+def find_sources(inputs: Iterable[str], output: Path | None = None, client: ClientOptions | None = None) -> FoundInputs:
     """Every file once, in the order asked for; folders in name order. Images that an XML file names go with it.
 
     `output`: the folder of the results, which are no inputs where it lies within a folder that is.
@@ -135,7 +135,7 @@ def find_sources(inputs: Iterable[str], output: Path | None = None, client: Clie
             for source in _at(one, output, failures):
                 sources.setdefault(source.path.resolve(), source)
     left, passed = _without_named_images(list(sources.values()))
-    return Found(left, failures, passed)
+    return FoundInputs(left, failures, passed)
 
 
 def _remote(address: str, client: ClientOptions, failures: list[Failure]) -> Iterator[Source]:
@@ -262,7 +262,7 @@ def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
     return None if count == 1 or given.issuperset(range(count)) else replace(source, given=frozenset(given))
 
 
-class Names:
+class ResultNames:
     """Names of results: those of the sources, with the page's number where there are several, never the same twice, nor
     that of another source's result from before."""
 

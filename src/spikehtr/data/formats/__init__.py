@@ -88,7 +88,8 @@ def _by_persons(samples: Iterator[Sample], report: ImportReport) -> Iterator[Sam
     for sample in samples:
         if sample.machine:
             message = f"{sample.text!r} is as the model read it: nobody has changed or confirmed it"
-            remedy = "correct it, or confirm it (docs/training.md), or take all such lines with --machine-lines"
+            how = "docs/how-to/correct-and-fine-tune.md"
+            remedy = f"correct it, or confirm it ({how}), or take all such lines with --machine-lines"
             report.add(MACHINE, sample.origin, message, remedy, "warning")
         else:
             yield sample
