@@ -14,7 +14,7 @@ def ask(url: str) -> Any:
         return json.load(answer)
 
 
-def until(true: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+def until(true: Callable[[], Any], what: str, seconds: float = 30) -> Any:
     """What `true` gives as soon as it is true of anything."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
