@@ -316,6 +316,7 @@ export class PageStore {
           this.saving.value = "failed";
           setTimeout(() => this.retry(), RETRY);
           if (error.code !== "offline") sayError(error);
+          else if (!onDone) say(t("offline.notDone"), { kind: "error" }); // text is kept and sent later, shapes are not
         } else sayError(error);
         return null;
       }
@@ -347,7 +348,8 @@ export class PageStore {
   retry() {
     if (this.saving.value !== "failed" || this.closed) return;
     this.saving.value = "unsaved";
-    this.flush();
+    if (this.hasDrafts) this.flush();
+    else this.settle();
   }
 
   /** Everything typed is on its way; resolves when the server has it. */

@@ -281,6 +281,7 @@ export default {
   "models": "Modelle",
   "nav": "Ansichten",
   "offline": "Der Server antwortet nicht. Was Sie schreiben, bleibt hier und wird gesendet, wenn er zurück ist.",
+  "offline.notDone": "Der Server antwortet nicht: diese Änderung wurde nicht gemacht.",
   "outline.which": "Wählen Sie die Zeile, deren Umriss Sie zeichnen.",
   "page.end": "Ende der Seite.",
   "page.failed": "Diese Seite lässt sich nicht öffnen",

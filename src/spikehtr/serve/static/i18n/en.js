@@ -281,6 +281,7 @@ export default {
   "models": "Models",
   "nav": "Views",
   "offline": "No answer from the server. What you type is kept here and sent when it is back.",
+  "offline.notDone": "No answer from the server: this change was not made.",
   "outline.which": "Choose the line whose outline you draw.",
   "page.end": "End of the page.",
   "page.failed": "This page cannot be opened",

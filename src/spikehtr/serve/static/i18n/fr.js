@@ -281,6 +281,7 @@ export default {
   "models": "Modèles",
   "nav": "Vues",
   "offline": "Le serveur ne répond pas. Votre texte est gardé ici et sera envoyé à son retour.",
+  "offline.notDone": "Le serveur ne répond pas : cette modification n'a pas été faite.",
   "outline.which": "Choisissez la ligne dont vous tracez le contour.",
   "page.end": "Fin de la page.",
   "page.failed": "Cette page ne peut pas être ouverte",
