@@ -46,7 +46,8 @@ function connect(host, store, control, onPick, zoom) {
     effect(() => shapes.setLayer(layer.value)),
     effect(() => layer.value === "order" && shapes.setOrder(store.order.value.map((id) => store.line(id)).filter(Boolean))),
     effect(() => {
-      const line = store.line(store.active.value);
+      // Only when another line becomes active, not when its text or shape changes: a reading may arrive amid a drag.
+      const line = store.entries.get(store.active.value)?.line.peek();
       if (line) viewport.reveal(bounds(line.polygon.length ? line.polygon : line.baseline));
       tools.point.value = null;
       tools.refresh();

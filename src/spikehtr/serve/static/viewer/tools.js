@@ -84,7 +84,7 @@ export class Tools {
     if (handle) {
       this.finishNudge();
       this.point.value = { kind: handle.dataset.kind, index: Number(handle.dataset.index) };
-      Object.assign(drag, { kind: "point", shape: line });
+      Object.assign(drag, { kind: "point", shape: line, point: this.point.value });
       this.refresh();
     } else if (drag.line === line.id) Object.assign(drag, { kind: "line", shape: line });
   }
@@ -109,10 +109,10 @@ export class Tools {
 
   reform(drag, [x, y]) {
     const { width, height } = this.viewport;
-    if (drag.kind === "point") drag.result = withPoint(drag.shape, this.point.value, onPage([x, y], width, height));
+    if (drag.kind === "point") drag.result = withPoint(drag.shape, drag.point, onPage([x, y], width, height));
     else drag.result = this.movedLine(drag.shape, x - drag.from[0], y - drag.from[1]);
     this.shapes.setShape(drag.shape.id, drag.result);
-    this.shapes.setHandles({ ...drag.shape, ...drag.result }, this.point.value);
+    this.shapes.setHandles({ ...drag.shape, ...drag.result }, drag.point);
   }
 
   movedLine(line, dx, dy) {
