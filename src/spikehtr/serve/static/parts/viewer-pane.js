@@ -1,6 +1,6 @@
 // The image of the page with its lines, and the tools on it.
 
-import { html, useEffect, useRef, effect, useSignal } from "../lib.js";
+import { html, useEffect, useRef, effect, untracked, useSignal } from "../lib.js";
 import { Viewport } from "../viewer/viewport.js";
 import { Shapes, LAYERS } from "../viewer/shapes.js";
 import { Tools, TOOLS } from "../viewer/tools.js";
@@ -45,12 +45,15 @@ function connect(host, store, control, onPick, zoom) {
     effect(() => shapes.setRegions(store.regions.value)),
     effect(() => shapes.setLayer(layer.value)),
     effect(() => layer.value === "order" && shapes.setOrder(store.order.value.map((id) => store.line(id)).filter(Boolean))),
+    // Only when another line becomes active, not when its shape, the tool or the chosen point changes.
     effect(() => {
-      // Only when another line becomes active, not when its text or shape changes: a reading may arrive amid a drag.
-      const line = store.entries.get(store.active.value)?.line.peek();
-      if (line) viewport.reveal(bounds(line.polygon.length ? line.polygon : line.baseline));
-      tools.point.value = null;
-      tools.refresh();
+      const id = store.active.value;
+      untracked(() => {
+        const line = store.line(id);
+        if (line) viewport.reveal(bounds(line.polygon.length ? line.polygon : line.baseline));
+        tools.point.value = null;
+        tools.refresh();
+      });
     }),
   ];
   drawLines({ lines: store.order.peek(), deleted: [] });
