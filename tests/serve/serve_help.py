@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from editing_help import ADA, boxes
 from PIL import Image
 
 from conftest import draw_line, micro
@@ -24,7 +25,6 @@ from starlette.testclient import TestClient
 
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.serve.app import make_app
-from spikehtr.serve.event_log import Author
 from spikehtr.serve.limits import Limits
 from spikehtr.serve.project import Project
 from spikehtr.serve.security import Access
@@ -33,7 +33,6 @@ from spikehtr.text import Charset
 from spikehtr.weights import save_model
 
 TEXTS = ("some words on a", "page of paper", "written by hand", "and read again")
-ADA, BOB = Author("ada", "Ada"), Author("bob", "Bob")
 
 
 @cache
@@ -66,19 +65,6 @@ def draw_page(file: Path, texts: tuple[str, ...] = TEXTS, seed: int = 0) -> None
         page[30 + 60 * number : 70 + 60 * number, 20 : 20 + line.shape[1]] = line[:, : 400 - 20]
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(page).save(file)
-
-
-def boxes() -> list[dict[str, Any]]:
-    """Operations that draw the page's four lines."""
-    return [
-        {
-            "op": "add_line",
-            "ref": f"{number}",
-            "baseline": [[20, 60 + 60 * number], [380, 60 + 60 * number]],
-            "polygon": [[20, top := 30 + 60 * number], [380, top], [380, top + 40], [20, top + 40]],
-        }
-        for number in range(4)
-    ]
 
 
 def page_with_lines(project: Project) -> tuple[int, list[str]]:

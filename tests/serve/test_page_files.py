@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from editing_help import ADA, KINDS, step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
-from serve_help import ADA, draw_page, opened, page_with_lines
-from test_event_log import KINDS, step
+from serve_help import draw_page, opened, page_with_lines
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.serve.documents import PageState
@@ -30,7 +30,8 @@ FOREIGN = f"""<?xml version="1.0" encoding="UTF-8"?>
     <LastChange>2020-01-01T00:00:00</LastChange></Metadata>
   <Page imageFilename="page.png" imageWidth="400" imageHeight="300" x:own="kept">
     <ReadingOrder><OrderedGroup id="ro" caption="kept"><RegionRefIndexed index="0" regionRef="b"/>
-      <RegionRefIndexed index="1" regionRef="pic"/><RegionRefIndexed index="2" regionRef="a"/></OrderedGroup></ReadingOrder>
+      <RegionRefIndexed index="1" regionRef="pic"/><RegionRefIndexed index="2" regionRef="a"/></OrderedGroup>
+    </ReadingOrder>
     <TextRegion id="a" type="paragraph" custom="structure {{type:kept;}}"><Coords points="10,20 390,20 390,140 10,140"/>
       <TextLine id="a1" custom="readingOrder {{index:0;}} person {{offset:0; length:4;}}" primaryLanguage="German">
         <Coords points="20,30 380,30 380,70 20,70"/><Baseline points="20,60 380,60"/>
@@ -38,13 +39,16 @@ FOREIGN = f"""<?xml version="1.0" encoding="UTF-8"?>
         <TextEquiv index="0"><Unicode>Anna geht</Unicode></TextEquiv>
         <TextEquiv index="1" dataType="other"><Unicode>Auua gcht</Unicode></TextEquiv>
         <TextStyle bold="true"/></TextLine>
-      <TextLine id="a2"><Coords points="20,90 380,90 380,130 20,130"/><TextEquiv><Unicode>zwei</Unicode></TextEquiv></TextLine>
+      <TextLine id="a2"><Coords points="20,90 380,90 380,130 20,130"/>
+        <TextEquiv><Unicode>zwei</Unicode></TextEquiv></TextLine>
       <TextEquiv><Unicode>Anna geht
 zwei</Unicode></TextEquiv>
     </TextRegion>
     <TextRegion id="b" type="heading"><Coords points="10,150 390,150 390,190 10,190"/>
-      <TextLine id="b1"><Coords points="20,150 380,150 380,190 20,190"/><TextEquiv><Unicode>drei</Unicode></TextEquiv></TextLine>
-      <TextLine id="flat"><Coords points="5,5 5,5"/><TextEquiv><Unicode>without an outline</Unicode></TextEquiv></TextLine>
+      <TextLine id="b1"><Coords points="20,150 380,150 380,190 20,190"/>
+        <TextEquiv><Unicode>drei</Unicode></TextEquiv></TextLine>
+      <TextLine id="flat"><Coords points="5,5 5,5"/>
+        <TextEquiv><Unicode>without an outline</Unicode></TextEquiv></TextLine>
     </TextRegion>
     <ImageRegion id="pic"><Coords points="0,200 400,200 400,300 0,300"/></ImageRegion>
     <!-- a comment within -->

@@ -165,8 +165,10 @@ def test_a_page_file_that_names_an_image_elsewhere_opens_nothing(tmp_path: Path)
         "fe80::1%eth0",
         "fc00::1",
         "::ffff:127.0.0.1",
-    ]
-    + ["100.64.0.1", "224.0.0.1", "2002:7f00:1::"],
+        "100.64.0.1",
+        "224.0.0.1",
+        "2002:7f00:1::",
+    ],
 )
 def test_addresses_that_are_not_public_are_known(address: str) -> None:
     with pytest.raises(NotPublicError, match="not a public address"):

@@ -231,8 +231,10 @@ JSON = st.recursive(
     max_leaves=12,
 )
 OPS = st.sampled_from(
-    ["set_text", "confirm", "unconfirm", "reshape", "add_line", "split", "join", "delete", "place", "order_lines"]
-    + ["add_region", "set_region", "delete_region", "order_regions", "none"]
+    (
+        *("set_text", "confirm", "unconfirm", "reshape", "add_line", "split", "join", "delete", "place"),
+        *("order_lines", "add_region", "set_region", "delete_region", "order_regions", "none"),
+    )
 )
 KEYS = (
     "line",

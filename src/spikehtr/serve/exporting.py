@@ -14,7 +14,7 @@ from lxml import etree
 from spikehtr.data.formats.outlines import bounds
 from spikehtr.data.geometry import cut_line
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
-from spikehtr.results.xml_text import Names, clean, listed, serialised
+from spikehtr.results.xml_text import UniqueIds, clean, listed, serialised
 from spikehtr.serve.documents import Entity, PageState
 from spikehtr.serve.http_errors import invalid
 
@@ -116,7 +116,7 @@ def tei(page: Page) -> str:
     surface = _add(_add(root, "facsimile"), "surface", ulx="0", uly="0", lrx=str(page.width), lry=str(page.height))
     _add(surface, "graphic", url=clean(page.image), width=f"{page.width}px", height=f"{page.height}px")
     body = _add(_add(root, "text"), "body")
-    names = Names()
+    names = UniqueIds()
     division = _add(body, "div")
     _add(division, "pb", facs=clean(page.image))
     for region in page.regions:

@@ -142,11 +142,14 @@ class Service:
             form = await MultiPartParser(request.headers, whole(), max_files=2, max_fields=4).parse()
         except MultiPartException as error:
             raise bad_request(f"the body is not multipart/form-data ({error.message})") from None
-        image, page = form.get("image"), form.get("page")
-        if not isinstance(image, UploadFile):
-            raise bad_request("no file in the field `image`")
-        given = await page.read() if isinstance(page, UploadFile) else page.encode() if page else None
-        return await image.read(), given
+        try:
+            image, page = form.get("image"), form.get("page")
+            if not isinstance(image, UploadFile):
+                raise bad_request("no file in the field `image`")
+            given = await page.read() if isinstance(page, UploadFile) else page.encode() if page else None
+            return await image.read(), given
+        finally:
+            await form.close()
 
     def _open(self, data: bytes, given: bytes | None, mode: Mode, name: str | None) -> OpenedImage:
         model = self.bench.model_named(name)

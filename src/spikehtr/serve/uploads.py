@@ -58,10 +58,19 @@ async def read_upload(request: Request, limits: Limits) -> tuple[list[UploadFile
     except MultiPartException as error:
         raise bad_request(f"the body is not multipart/form-data ({error.message})") from None
     except ClientDisconnect:
+        _close(parser)
         raise bad_request("the connection ended before the files did", "send them again") from None
+    except BaseException:
+        _close(parser)
+        raise
     files = [part for part in form.getlist("files") if isinstance(part, UploadFile)]
     folder = form.get("folder")
     return files, folder if isinstance(folder, str) else ""
+
+
+def _close(parser: MultiPartParser) -> None:
+    for file in parser._files_to_close_on_error:
+        file.close()
 
 
 async def _limited(request: Request, most: int) -> AsyncGenerator[bytes, None]:
