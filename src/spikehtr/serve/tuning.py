@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -188,33 +189,34 @@ def _rows(bench: Workbench, choice: Choice) -> Iterator[dict[str, Any]]:
 def _run(job: BackgroundJob, folder: Path) -> dict[str, Any]:
     """The run in a process of its own, which stops when this one ends; what it found at last."""
     command = [sys.executable, "-m", "spikehtr.serve.tuning_worker", str(folder)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
-    )
-    over = threading.Event()
-    stopper = threading.Thread(target=_stop_when_cancelled, args=(job, process, over), daemon=True)
-    stopper.start()
-    errors: list[str] = []
-    listener = threading.Thread(target=lambda: errors.extend(process.stderr or ()), daemon=True)
-    listener.start()
-    last: dict[str, Any] = {}
-    try:
-        for line in process.stdout or ():
-            if line.startswith("{"):
-                last = json.loads(line)
-                _note(job, last)
-        process.wait()
-    finally:
-        over.set()
-        if process.poll() is None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    over, errors, last = threading.Event(), deque[str](maxlen=20), dict[str, Any]()
+    with subprocess.Popen(command, **pipes, text=True, encoding="utf-8") as process:
+        threads = [
+            threading.Thread(target=_stop_when_cancelled, args=(job, process, over), daemon=True),
+            threading.Thread(target=errors.extend, args=(process.stderr,), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for line in process.stdout or ():
+                if line.startswith("{"):
+                    last = json.loads(line)
+                    _note(job, last)
+            process.wait()
+        except BaseException:
             process.kill()
-        listener.join(timeout=5)
+            raise
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join(timeout=5)
     if "error" in last:
         raise SpikeHTRError(last["error"])
     if process.returncode and not last.get("stopped"):
         if job.cancelled.is_set():
             raise Cancelled
-        told = "".join(errors).strip().splitlines()[-1:] or [f"it ended with {process.returncode}"]
+        told = [line.strip() for line in errors if line.strip()][-1:] or [f"it ended with {process.returncode}"]
         raise SpikeHTRError(f"the training failed: {told[0]}")
     return last
 
