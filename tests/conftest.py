@@ -99,11 +99,11 @@ def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
             Path(file).write_bytes(dot.getvalue())
 
     monkeypatch.setattr(Figure, "savefig", save)
-    for name in ("spikehtr.evaluation.writing.draw_reliability", "spikehtr.training.run_page.draw_curves"):
+    for name in ("spikehtr.evaluation.write_report.draw_reliability", "spikehtr.training.run_page.draw_curves"):
         monkeypatch.setattr(name, lambda _: Figure())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Lines of drawn words to train on."""
     from spikehtr.data.compiling import compile_store

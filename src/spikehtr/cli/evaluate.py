@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -12,15 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import ReadingOverrides, pick_device, which_split
+from spikehtr.cli.options import (
+    BatchSize,
+    Beam,
+    Device,
+    LanguageModelFile,
+    LMWeight,
+    ReadingOverrides,
+    pick_device,
+    print_json,
+    which_split,
+    writable,
+)
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import make_folder
 
 if TYPE_CHECKING:
     from spikehtr.config import Config
     from spikehtr.data.batching import Indices
     from spikehtr.data.store import LineStore
-    from spikehtr.evaluation.evaluating import Evaluation
+    from spikehtr.evaluation.evaluation import Evaluation
     from spikehtr.readers import Precision
 
 
@@ -46,7 +57,7 @@ def evaluate(
     ] = None,
     output: Annotated[
         Optional[Path],
-        typer.Option("--output", "-o", help="Folder for report.html, evaluation.json, lines.tsv and worst.png."),
+        typer.Option("--output", "-o", help="Folder for report.html, evaluation.json and lines.tsv."),
     ] = None,
     calibrate: Annotated[
         bool,
@@ -56,8 +67,11 @@ def evaluate(
     ] = False,
     worst: Annotated[int, typer.Option("--worst", min=0, max=200, help="Worst lines to show in the report.")] = 20,
     overrides: ReadingOverrides = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")] = 16,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    batch_size: BatchSize = 16,
+    lm: LanguageModelFile = None,
+    beam: Beam = None,
+    lm_weight: LMWeight = None,
+    device: Device = "auto",
     precision: Annotated[
         Literal["fp32", "fp64"],
         typer.Option("--precision", help="fp64 is slow, but no text hangs on rounding: others can repeat it."),
@@ -82,12 +96,14 @@ def evaluate(
         raise SpikeHTRError("-s changes how a model reads; these lines have been read")
     if calibrate:
         _check_calibration(models, split)
+        if lm not in (None, "none"):
+            raise SpikeHTRError("--calibrate is for the network alone; `spikehtr lm tune` calibrates a language model")
     split = split or ("validation" if calibrate else "test")
     chosen = pick_device(device)
-    from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
+    from spikehtr.evaluation.write_report import whole_result, write_evaluation
 
     if output:
-        from spikehtr.studies.tasks import STUDY
+        from spikehtr.studies.study_plan import STUDY
         from spikehtr.training.log import CSV
 
         if any((output / name).exists() for name in (CSV, STUDY)):
@@ -95,16 +111,18 @@ def evaluate(
                 f"{output} holds a training run or a study, whose report.html is another: name another folder"
             )
         make_folder(output)
-    read = _evaluations(models, data, split, overrides or [], batch_size, chosen, calibrate, precision)
+    read = _evaluations(
+        models, data, split, overrides or [], batch_size, chosen, calibrate, precision, (lm, beam, lm_weight)
+    )
     command = shlex.join(["spikehtr", *sys.argv[1:]])
     if len(read) == 2:
         _compare(read[0], read[1], output, worst, command, as_json)
         return
     files = write_evaluation(output, read[0], worst, command) if output else []
     if as_json:
-        _print_json(whole_result(read[0]))
+        print_json(whole_result(read[0]))
     else:
-        from spikehtr.evaluation.tables import summary_lines
+        from spikehtr.evaluation.rate_tables import summary_lines
 
         _print(summary_lines(read[0].summary), files)
     if calibrate:
@@ -113,7 +131,6 @@ def evaluate(
 
 def _check_calibration(models: list[Path], split: str | None) -> None:
     """Wrong use is found out before lines are read."""
-    from spikehtr.cli.options import writable
     from spikehtr.evaluation.readings import are_readings
     from spikehtr.weights import check_changeable
 
@@ -149,10 +166,12 @@ def _evaluations(
     device: str,
     fit: bool,
     precision: Precision,
+    language: tuple[str | None, int | None, float | None],
 ) -> list[Evaluation]:
     """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
     from spikehtr.data.batching import Lines
-    from spikehtr.evaluation.evaluating import evaluate_lines
+    from spikehtr.decoding.decoders import BeamDecoder, decoder_for
+    from spikehtr.evaluation.evaluation import evaluate_lines
     from spikehtr.evaluation.readings import are_readings, evaluate_readings
     from spikehtr.readers import make_reader
     from spikehtr.weights import load_model, read_with
@@ -173,14 +192,19 @@ def _evaluations(
         parts = {
             source: Lines(store, rows, loaded.charset, wide, labelled=False) for source, (store, rows) in found.items()
         }
-        opened.append((model, loaded, parts))
+        lm, beam, weight = ("none", None, None) if fit else language
+        decoder = decoder_for(loaded.charset, loaded.temperature, lm, loaded.language_model, beam, weight)
+        opened.append((model, loaded, parts, decoder))
     for model in [model for model in models if are_readings(model)]:
         found = found or _open(data, split)
-        about = {"model": str(model), "data": list(found), "split": split}
+        about: dict[str, Any] = {"model": str(model), "data": list(found), "split": split}
         read[model] = evaluate_readings(model, found, about, lambda message: typer.echo(message, err=True))
-    for model, loaded, parts in opened:
+    for model, loaded, parts, decoder in opened:
         about = {"model": str(model), "data": list(parts), "split": split, "precision": precision}
         about |= {"set": overrides} if overrides else {}
+        # Greedy decoding needs no temperature; confidences are worked out at all that are asked for.
+        searching = decoder if isinstance(decoder, BeamDecoder) else None
+        about |= {"language_model": searching.about} if searching else {}
         net = loaded.net.to(device).eval()
         with counting(f"reading with {model.name}", sum(map(len, parts.values()))) as progress:
             read[model] = evaluate_lines(
@@ -194,6 +218,7 @@ def _evaluations(
                 about=about,
                 progress=progress,
                 reader=make_reader(net, precision, recorded=False),
+                decoder=searching,
             )
     return [read[model] for model in models]
 
@@ -204,6 +229,7 @@ def _open(data: list[str], split: str, config: Config | None = None) -> dict[str
     A source that has none is named, all sources without one are an error.
     """
     from spikehtr.data.compiling import open_lines
+    from spikehtr.data.store import no_line_of
 
     parts: dict[str, tuple[LineStore, Indices]] = {}
     there: dict[str, int] = {}
@@ -213,21 +239,20 @@ def _open(data: list[str], split: str, config: Config | None = None) -> dict[str
     data = list(once.values())
     for source in data:
         with counting(f"opening {source}") as progress:
-            if config is None:
+            if config is None:  # as it is
                 store = open_lines([source], None, progress=progress)
             else:
-                shape = config.model.height, config.data.max_width
-                store = open_lines([source], *shape, progress, straighten=config.data.straighten)
+                c = config
+                store = open_lines([source], c.model.height, c.data.max_width, progress, straighten=c.data.straighten)
         rows = _rows(store, source, split, alone=len(data) == 1)
         for name, count in store.meta["lines"].items():
             there[name] = there.get(name, 0) + count
         if len(rows):
             parts[source] = store, rows
     if not parts:
-        found = ", ".join(f"{name} ({count})" for name, count in sorted(there.items()))
         held = split != "validation" and len(data) == 1 and not there.keys() & {"train", "validation"}
         more = "; --split validation for those that `train` holds out of it" if held else ""
-        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all{more}")
+        raise no_line_of(split, there, more)
     for source in [source for source in data if source not in parts]:
         typer.echo(f"{source}: no line of split {split!r}, left out", err=True)
     return parts
@@ -235,19 +260,17 @@ def _open(data: list[str], split: str, config: Config | None = None) -> dict[str
 
 def _rows(store: LineStore, source: str, split: str, alone: bool) -> Indices:
     """Of data without marks, `alone`, the validation lines are those that `train` holds out of it."""
-    if split == "all":
-        return store.rows()
-    found = store.rows(split)  # type: ignore[arg-type]
+    found = store.rows(split)
     if split == "validation" and alone and not len(found) and not len(store.rows("train")) and len(store.unmarked()):
-        from spikehtr.training.datasets import held_out, split_rows
+        from spikehtr.training.datasets import split_rows
 
-        typer.echo(f"{source}, as a training on it alone has it: {held_out(store)}", err=True)
-        return split_rows(store)[1]
+        found, remark = split_rows(store)[1:]
+        typer.echo(f"{source}, as a training on it alone has it: {remark}", err=True)
     return found
 
 
 def _compare(a: Evaluation, b: Evaluation, output: Path | None, worst: int, command: str, as_json: bool) -> None:
-    from spikehtr.evaluation.comparing import compare, comparison_lines, line_rows, match_lines, write_comparison
+    from spikehtr.evaluation.compare_models import compare, comparison_lines, line_rows, match_lines, write_comparison
 
     read = len(a.predictions), len(b.predictions)
     a, b = match_lines(a, b)
@@ -256,7 +279,7 @@ def _compare(a: Evaluation, b: Evaluation, output: Path | None, worst: int, comm
     result = compare(a, b)
     files = write_comparison(output, a, b, result, worst, command) if output else []
     if as_json:
-        _print_json(result | {"predictions": line_rows(a, b)})
+        print_json(result | {"predictions": line_rows(a, b)})
     else:
         _print(comparison_lines(result), files)
 
@@ -266,7 +289,3 @@ def _print(lines: Iterable[str], files: list[Path]) -> None:
         typer.echo(line)
     if files:
         typer.echo(f"report: {files[0]}")
-
-
-def _print_json(result: dict[str, Any]) -> None:
-    typer.echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))

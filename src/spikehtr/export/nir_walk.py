@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spikehtr.errors import SpikeHTRError
 from spikehtr.export.nir_builder import NirBuilder
 from spikehtr.model.encoder import ConvMix2d, DualResolutionFusion, Encoder, HeightPool, SpikingConv2d, Stage
 from spikehtr.model.lif import MultiStepLIF
@@ -119,18 +120,12 @@ def _spiking_conv(plan: NirBuilder, name: str, module: SpikingConv2d, x: str) ->
 
 
 def _fires(plan: NirBuilder, name: str, neuron: nn.Module, x: str, *reader: tuple[str, object]) -> str:
-    """A neuron and what alone reads its spikes, where given: one part, unless it fires bursts in several steps, which
-    NIR has not: all of a burst's spikes reset one membrane. Where a network has no neuron, x goes on."""
+    """A neuron and what alone reads its spikes, where given: one part. Where a network has no neuron, x goes on."""
     if isinstance(neuron, nn.Identity):
         assert not reader
         return x
     assert isinstance(neuron, MultiStepLIF)
-    c, shape = neuron.config, plan.shapes[x]
-    if neuron.burst == 1 or plan.timesteps == 1:
-        return plan.part(x, (name, plan.neuron(c, shape, neuron.burst)), *reader)
-    numbers = {"decay": c.decay, "threshold": c.threshold, "burst": neuron.burst, "burst_step": c.burst_step}
-    fired = plan.host(name, "bursts", [x], shape, **numbers)
-    return plan.part(fired, *reader) if reader else fired
+    return plan.part(x, (name, plan.neuron(neuron.config, plan.shapes[x], neuron.burst)), *reader)
 
 
 def _norm_and_fire(plan: NirBuilder, name: str, module: SpikingConv2d, h: str) -> str:
@@ -225,7 +220,8 @@ def _operator(plan: NirBuilder, name: str, operator: Branch, x: str, length: int
         y = plan.host(f"{name}.passed", "pass_keys", [qk], dim, heads=operator.heads)
         y = plan.part(y, (f"{name}.out.linear", plan.linear(operator.out.linear)))
         return plan.host(f"{name}.scaled", "scale_by_sigmoid", [y, gate], dim)
-    assert isinstance(operator, LargeKernel)
+    if not isinstance(operator, LargeKernel):
+        raise SpikeHTRError(f"{name} is a {type(operator).__name__}, which the NIR export cannot describe yet")
     uvg = plan.part(x, (f"{name}.inp", plan.linear(operator.inp)))
     wide = (plan.shapes[uvg][0] // 3,)
     u, v, g = (plan.host(f"{name}.{key}", "third", [uvg], wide, number=i) for i, key in enumerate("uvg"))

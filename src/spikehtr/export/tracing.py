@@ -19,7 +19,6 @@ from torch.export import Dim, ExportedProgram
 
 from spikehtr import ops
 from spikehtr.errors import SpikeHTRError, reason_of
-from spikehtr.export.recurrent import Way, with_graph_lstms
 from spikehtr.model.network import Network
 from spikehtr.model.spike_htr import SpikeHTR
 
@@ -27,7 +26,7 @@ INPUTS, OUTPUTS = ("images", "widths"), ("logits", "lengths", "spans")
 _BATCH = 1024  # most lines at a time: a graph wants a bound, and no one reads more
 
 
-class Frames(nn.Module):
+class TracedNetwork(nn.Module):
     """What a graph takes and gives: images [B, C, H, n stride] in [0, 1], widths [B] -> logits [B, L, V], lengths [B],
     spans [B, L, 2].
 
@@ -66,8 +65,8 @@ class Frames(nn.Module):
         return out.logits[:, :longest], out.lengths, out.spans[:, :longest]
 
 
-def trace(net: Network, channels: int = 1, lstms: Way = "loop") -> ExportedProgram:
-    """`Frames` of a network as a torch.export program, for any number of lines and any width that is whole tokens."""
+def trace(net: Network, channels: int = 1) -> ExportedProgram:
+    """The `TracedNetwork` as a torch.export program, for any number of lines and any width that is whole tokens."""
     c = net.config
     dtype = next(net.parameters()).dtype
     images = torch.rand(2, channels, c.height, 16 * net.stride, dtype=dtype)
@@ -75,7 +74,7 @@ def trace(net: Network, channels: int = 1, lstms: Way = "loop") -> ExportedProgr
     size, tokens = Dim("batch", min=1, max=_BATCH), Dim("tokens", min=1, max=c.max_width // net.stride)
     shapes = ({0: size, 3: net.stride * tokens}, {0: size})
     try:
-        return capture(Frames(with_graph_lstms(net.eval(), lstms)), (images, widths), shapes)
+        return capture(TracedNetwork(net.eval()), (images, widths), shapes)
     except Exception as error:
         if isinstance(net, SpikeHTR):  # must not happen
             raise

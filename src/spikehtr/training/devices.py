@@ -44,7 +44,7 @@ def make_fabric(device: str = "cpu", devices: int = 1, precision: Precision = "a
         )
 
 
-def part() -> None:
+def close_process_group() -> None:
     """End the connection of several processes. Left to the interpreter's own end, gloo's threads may abort it there."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
