@@ -28,7 +28,7 @@ def alternatives_of(bench: Workbench, page: int, name: str) -> dict[str, Any] | 
     if not cut.width or not cut.height:
         return {"text": "", "characters": []}
     images, widths = pad_right([model.fit(cut).pixels])
-    batch = next(iter(read_batches(model.reader, [(0, images, widths)], model.charset, model.temperature)))
+    batch = next(iter(read_batches(model.reader, [(0, images, widths)], model.decoder)))
     decoded = batch.lines[0]
     probabilities = (batch.output.logits[0].float() / model.temperature).softmax(-1).cpu()
     characters = []

@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from spikehtr.data.images import ImageError
+from spikehtr.data.images import ImageError, image_size
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.origins import Origins
 from spikehtr.pages.protected_results import ProtectedResults
@@ -79,8 +79,6 @@ class Project:
         known = self.log.row("SELECT id FROM pages WHERE image = ?", name)
         if known is not None:
             return None
-        from spikehtr.data.formats.helpers import image_size
-
         try:
             width, height = image_size(image)
         except ImageError as error:

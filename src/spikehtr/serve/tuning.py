@@ -189,9 +189,9 @@ def _rows(bench: Workbench, choice: Choice) -> Iterator[dict[str, Any]]:
 def _run(job: BackgroundJob, folder: Path) -> dict[str, Any]:
     """The run in a process of its own, which stops when this one ends; what it found at last."""
     command = [sys.executable, "-m", "spikehtr.serve.tuning_worker", str(folder)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipe = subprocess.PIPE
     over, errors, last = threading.Event(), deque[str](maxlen=20), dict[str, Any]()
-    with subprocess.Popen(command, **pipes, text=True, encoding="utf-8") as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, encoding="utf-8") as process:
         threads = [
             threading.Thread(target=_stop_when_cancelled, args=(job, process, over), daemon=True),
             threading.Thread(target=errors.extend, args=(process.stderr,), daemon=True),

@@ -18,11 +18,11 @@ from spikehtr.config.presets import FINE_TUNING
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.comparing import A, B, compare, line_rows, match_lines, most_different
-from spikehtr.evaluation.evaluating import Evaluation, evaluate_lines
+from spikehtr.evaluation.compare_models import A, B, compare, line_rows, match_lines, most_different
+from spikehtr.evaluation.evaluation import Evaluation, evaluate_lines
 from spikehtr.serve.tuning import DATA, PLAN, RUN
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.job import Job, carry_out
+from spikehtr.training.job import Job, run_job
 from spikehtr.training.monitoring import LogEntry, RunProgress
 from spikehtr.weights import load_model
 
@@ -92,7 +92,7 @@ def train(folder: Path, plan: dict[str, Any]) -> bool:
             what = "reading the held-out lines" if progress.validating else "learning"
             say(message=f"{what}, {progress.lines_per_second:.0f} lines/s")
 
-    return carry_out(job, fabric, lambda message: say(message=message), tell, None, model, beat).finished
+    return run_job(job, fabric, lambda message: say(message=message), tell, None, model, beat).finished
 
 
 def compared(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from browser_help import lines_of, open_line, settled, texts, until, wait_until_read
 from lxml import etree
 
-from conftest import ASSETS
+from .browser_help import lines_of, open_line, settled, texts, until, wait_until_read
+from .conftest import ASSETS
 
 
 def test_the_loop_by_keyboard(workbench: Callable[..., Any], new_page: Callable[..., Any], tmp_path: Path) -> None:

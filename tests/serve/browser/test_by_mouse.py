@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browser_help import ask, lines_of, middle, on_screen, open_line, settled, texts, until, wait_until_read
 
-from conftest import ASSETS
+from .browser_help import ask, lines_of, middle, on_screen, open_line, settled, texts, until, wait_until_read
+from .conftest import ASSETS
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browser_help import edit, lines_of, open_line, settled, texts, until, wait_until_read
+
+from .browser_help import edit, lines_of, open_line, settled, texts, until, wait_until_read
 
 pytestmark = pytest.mark.slow
 
