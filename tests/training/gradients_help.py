@@ -1,0 +1,39 @@
+"""The gradients of a run's first step, by however many processes it has: `python gradients_help.py STORE OUT NODES`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from spikehtr.config import Config
+from spikehtr.data.batching import Lines
+from spikehtr.data.store import LineStore
+from spikehtr.training.devices import make_fabric, part
+from spikehtr.training.loop import Run
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+from training_help import SETTINGS  # noqa: E402
+
+SAME = {"data.augment.probability": 0.0, "model.mixer.dropout": 0.0, "model.mixer.drop_path": 0.0}
+
+
+def main(file: str, out: str, nodes: str) -> None:
+    fabric = make_fabric("cpu", 1, "fp32", int(nodes))
+    fabric.launch()
+    store = LineStore(Path(file))
+    config = Config().with_overrides(SETTINGS | SAME | {"training.batch_size": 11})
+    run = Run(config, Lines(store, store.rows(), store.charset, config.data.max_width), None, Path(out).parent, fabric)
+    run.take.net.train()
+    batch, indices = next(iter(run._batches(0)))
+    run.take.learn(batch, 0, indices)
+    if run.leads:
+        found = {name: one.grad for name, one in run.net.named_parameters() if one.grad is not None}
+        save_file({name: gradient.contiguous() for name, gradient in found.items()}, out)
+    fabric.barrier()
+    part()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
