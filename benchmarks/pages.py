@@ -4,7 +4,7 @@
     python benchmarks/pages.py PAGES --segmenter builtin kraken     # beside kraken's, where it is installed
     python benchmarks/pages.py PAGES --model model.safetensors      # and character error rates, given and found lines
 
-Baselines are scored as spikehtr/pages/scoring.py says. Each page is a sample; figures are means over the pages of a
+Baselines are scored as spikehtr/pages/score_lines.py says. Each page is a sample; figures are means over the pages of a
 folder. Seconds are of one page at a time on two threads, image decoding included, the least of --rounds: wall time, and
 processor time, which says more on a machine that others use too.
 Character error rates (all edits over all characters of a folder): 'given' reads the lines of the file, 'own' the
@@ -33,9 +33,9 @@ from spikehtr.data.samples import Report
 from spikehtr.evaluation.tables import columns
 from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import ROOTS, read_given
-from spikehtr.pages.reading import Sheet, assemble, cut_lines, found_sheet, given_sheet
-from spikehtr.pages.scoring import Score, score
-from spikehtr.pages.segmenting import segmenter
+from spikehtr.pages.read_pages import SegmentedPage, assemble, cut_lines, found_sheet, given_sheet
+from spikehtr.pages.rule_segmenter import segmenter
+from spikehtr.pages.score_lines import Score, score
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
 from spikehtr.text import normalise
@@ -78,7 +78,7 @@ def errors(pairs: list[tuple[str, str]]) -> tuple[int, int]:
     return sum(Levenshtein.distance(true, read) for true, read in pairs), sum(len(true) for true, _ in pairs)
 
 
-def read(recognizer: Recognizer, sheet: Sheet) -> tuple[Page, float]:
+def read(recognizer: Recognizer, sheet: SegmentedPage) -> tuple[Page, float]:
     """A page as it is read, and the seconds that took."""
     start = time.perf_counter()
     places, fitted = cut_lines(recognizer, sheet)

@@ -14,7 +14,7 @@ from PIL import Image
 from spikehtr.data.images import ImageLike, open_image
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import Segmenter
-from spikehtr.pages.reading import read_page
+from spikehtr.pages.read_pages import read_page
 from spikehtr.readers import LineReader, Precision, make_reader
 from spikehtr.readers.line_reader import POOLED_BATCHES
 from spikehtr.results import Line, Page

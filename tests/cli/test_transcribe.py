@@ -460,7 +460,7 @@ def test_a_full_disk_stops_the_run(model: Path, tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("spikehtr.pages.keeping.whole_file", full)
+    monkeypatch.setattr("spikehtr.pages.protected_results.whole_file", full)
     error = run(model, *files, "-o", tmp_path / "out").exception
     assert isinstance(error, SpikeHTRError)
     assert "No space left on device; make room, then go on with --resume" in str(error)

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pages_help import draw_page
-from spikehtr.pages.ink import find_ink
+from spikehtr.pages.find_ink import find_ink
 
 ROWS = range(60, 300, 55)
 LOW = "our rumour means more arms as sure as an auroran sun sees us move  "  # no tall letters

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spikehtr.pages.joining import join
+from spikehtr.pages.join_lines import join
 from spikehtr.pages.ridges import STEP_X, Ridge
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pages_help import random_recognizer, simple_page
-from spikehtr.pages.sealing import sealed
+from spikehtr.pages.digests import sealed
 from spikehtr.results.page import Page, Region, TextLine
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "spikehtr-page-1.schema.json").read_text(encoding="utf-8"))

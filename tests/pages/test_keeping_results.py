@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from spikehtr.files import take_free_name
-from spikehtr.pages.keeping import LeftAsItIs, Results, State
+from spikehtr.pages.digests import sealed
 from spikehtr.pages.origins import FILE, Origins
-from spikehtr.pages.sealing import sealed
+from spikehtr.pages.protected_results import FileState, LeftAsItIs, ProtectedResults
 
 
-def results(folder: Path, overwrite: bool = False) -> Results:
+def results(folder: Path, overwrite: bool = False) -> ProtectedResults:
     """As another run has them, with nothing in memory."""
-    return Results(folder, Origins(folder), overwrite)
+    return ProtectedResults(folder, Origins(folder), overwrite)
 
 
-def write(at: Results, name: str, content: bytes) -> None:
+def write(at: ProtectedResults, name: str, content: bytes) -> None:
     with at.writing(at.folder / name) as temporary:
         temporary.write_bytes(content)
 
@@ -30,11 +30,11 @@ def test_what_stands_there(tmp_path: Path) -> None:
     (tmp_path / "changed.txt").write_bytes(b"our")
     names = ("none.txt", "ours.txt", "changed.txt", "theirs.txt", "a.xml")
     states = [results(tmp_path).state(tmp_path / name) for name in names]
-    assert states == [State.FREE, State.OURS, State.CHANGED, State.FOREIGN, State.CHANGED]
+    assert states == [FileState.FREE, FileState.OURS, FileState.CHANGED, FileState.FOREIGN, FileState.CHANGED]
     (tmp_path / "ours.txt").chmod(0o400)
-    assert results(tmp_path).state(tmp_path / "ours.txt") is State.READ_ONLY
+    assert results(tmp_path).state(tmp_path / "ours.txt") is FileState.READ_ONLY
     os.mkfifo(tmp_path / "pipe.txt")
-    assert results(tmp_path).state(tmp_path / "pipe.txt") is State.FOREIGN
+    assert results(tmp_path).state(tmp_path / "pipe.txt") is FileState.FOREIGN
     with pytest.raises(IsADirectoryError):
         results(tmp_path.parent).state(tmp_path)
 
@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_an_empty_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(results(tmp_path), "a.txt", b"")
-    assert results(tmp_path).state(tmp_path / "a.txt") is State.OURS
+    assert results(tmp_path).state(tmp_path / "a.txt") is FileState.OURS
     (tmp_path / "a.txt").write_text("by hand")
     known = results(tmp_path)
 
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_an_empty_result(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)  # a superuser reads whatever the modes say
-    assert known.state(tmp_path / "a.txt") is State.CHANGED
+    assert known.state(tmp_path / "a.txt") is FileState.CHANGED
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.xml"])
@@ -60,7 +60,7 @@ def test_an_earlier_result_that_somebody_put_back_is_theirs(name: str, tmp_path:
     first, second = (sealed(f"<a>{number}</a>\n", form) for number in (1, 2))  # type: ignore[arg-type]
     for content in (first, second):
         write(results(tmp_path), name, content)
-    assert results(tmp_path).state(tmp_path / name) is State.OURS
+    assert results(tmp_path).state(tmp_path / name) is FileState.OURS
     (tmp_path / name).write_bytes(first)
     with pytest.raises(LeftAsItIs, match="changed"):
         write(results(tmp_path), name, second)
@@ -74,9 +74,9 @@ def test_a_seal_makes_up_for_a_lost_note(tmp_path: Path) -> None:
     notes = (tmp_path / FILE).read_bytes()
     write(results(tmp_path), "a.xml", second)
     (tmp_path / FILE).write_bytes(notes + b'\n{"file": "a.xml", "dig')
-    assert results(tmp_path).state(tmp_path / "a.xml") is State.OURS
+    assert results(tmp_path).state(tmp_path / "a.xml") is FileState.OURS
     (tmp_path / "a.xml").write_bytes(second.replace(b"2", b"3"))
-    assert results(tmp_path).state(tmp_path / "a.xml") is State.CHANGED
+    assert results(tmp_path).state(tmp_path / "a.xml") is FileState.CHANGED
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP])

@@ -25,8 +25,8 @@ from PIL import Image
 
 from spikehtr.pages.inputs import PageJob, find_sources
 from spikehtr.pages.origins import FILE, SUFFIX, Format
-from spikehtr.pages.reading import Done, How
-from spikehtr.pages.running import Run, transcribe
+from spikehtr.pages.read_pages import PageResult, ReadOptions
+from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 
 TOUCHES = {"open", "os.rename", "os.link", "os.remove", "os.chmod", "os.mkdir"}
@@ -55,15 +55,15 @@ class Watch:
 sys.addaudithook(Watch.hook)
 
 
-def stub(generation: int) -> Callable[..., Iterator[Done]]:
+def stub(generation: int) -> Callable[..., Iterator[PageResult]]:
     """Reads a word on every page, another one each time."""
 
-    def read_pages(recognizer: None, jobs: Iterable[PageJob], how: How, told: object) -> Iterator[Done]:
+    def read_pages(recognizer: None, jobs: Iterable[PageJob], how: ReadOptions, told: object) -> Iterator[PageResult]:
         for job in jobs:
             letters = tuple(Glyph(letter, 0.9, (1.0, 1.0, 8.0, 8.0)) for letter in f"reading{generation}")
             line = TextLine("l", ((0.0, 0.0), (9.0, 0.0), (9.0, 9.0)), (), (Word(letters),), 0.9)
             page = Page(job.source.origin.name, 12, 10, (Region("r", (line,)),), "stub")
-            yield Done(job, page, Image.new("L", (12, 10), 99), [])
+            yield PageResult(job, page, Image.new("L", (12, 10), 99), [])
 
     return read_pages
 
@@ -96,19 +96,19 @@ class World:
         self.count += 1
         return self.count
 
-    def read(self, how: Read) -> Run:
+    def read(self, how: Read) -> TranscribeRun:
         scans = self.base / "scans"
         inputs = [scans] if how.whole_folder else [scans / "a.png", scans / "b.png"]
         sources, failures, _ = find_sources(map(str, inputs), self.base / how.output)
         assert not failures
-        run = Run(
+        run = TranscribeRun(
             how.form,
             self.base / how.output,
             how.resume,
             how.overlay,
             overwrite=how.overwrite,
         )
-        with patch("spikehtr.pages.running.read_pages", stub(self.number())):
+        with patch("spikehtr.pages.transcribe_run.read_pages", stub(self.number())):
             for _ in transcribe(None, sources, None, run):  # type: ignore[arg-type]
                 pass
         return run

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spikehtr.pages.ordering import Placed, in_order
+from spikehtr.pages.order_lines import Placed, in_order
 
 
 def placed(left: float, right: float, y: float, tilt: float = 0.0) -> Placed:

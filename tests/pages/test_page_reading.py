@@ -12,8 +12,8 @@ from pages_help import random_recognizer, simple_page
 from spikehtr.data.geometry import cut_line
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import Failure, Names, find_sources
-from spikehtr.pages.reading import How, is_line, read_pages
-from spikehtr.pages.segmenting import find_lines
+from spikehtr.pages.read_pages import ReadOptions, is_line, read_pages
+from spikehtr.pages.rule_segmenter import find_lines
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page, Region, TextLine
 
@@ -24,7 +24,7 @@ def read_all(inputs: list[Path], recognizer: Recognizer = RECOGNIZER, **options:
     sources, _, _ = find_sources(map(str, inputs))
     names = Names()
     jobs = [job for source in sources for job in names.jobs(source)]
-    return [done.result for done in read_pages(recognizer, jobs, How(find_lines, **options))]  # type: ignore[arg-type]
+    return [done.result for done in read_pages(recognizer, jobs, ReadOptions(find_lines, **options))]  # type: ignore[arg-type]
 
 
 def texts(pages: list[Page | Failure]) -> list[list[str]]:
@@ -136,7 +136,7 @@ def test_an_unexpected_error_on_one_page_is_that_pages_failure(tmp_path: Path) -
     sources, _, _ = find_sources(map(str, files))
     names = Names()
     jobs = [job for source in sources for job in names.jobs(source)]
-    results = [done.result for done in read_pages(RECOGNIZER, jobs, How(find, ahead=1))]  # type: ignore[arg-type]
+    results = [done.result for done in read_pages(RECOGNIZER, jobs, ReadOptions(find, ahead=1))]  # type: ignore[arg-type]
     assert [type(result).__name__ for result in results] == ["Page", "Failure", "Page"]
     assert "ZeroDivisionError: of all things" in results[1].reason  # type: ignore[union-attr]
 
@@ -154,7 +154,7 @@ def test_a_line_too_small_to_read_gets_a_remark(size: tuple[int, int], rows: int
     Image.new("L", size, 255).save(tmp_path / "a.png")
     sources, _, _ = find_sources([str(tmp_path / "a.png")])
     jobs = list(Names().jobs(sources[0]))
-    (done,) = read_pages(RECOGNIZER, jobs, How(find_lines, mode="line"))
+    (done,) = read_pages(RECOGNIZER, jobs, ReadOptions(find_lines, mode="line"))
     if rows is None:  # scaled down to the widest that is read
         rows = round(RECOGNIZER.config.data.max_width / 100)
     told = [f"a.png, line r1l1: {size[0]} x {size[1]} px, read at {rows} px of height, too little to tell letters"]

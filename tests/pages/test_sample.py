@@ -1,7 +1,7 @@
 from PIL import Image
 
 from spikehtr.assets import SAMPLE_PAGE, SAMPLE_TEXT
-from spikehtr.pages.segmenting import find_lines
+from spikehtr.pages.rule_segmenter import find_lines
 
 
 def test_every_line_of_the_sample_page_is_found_and_the_note_beside_it_stands_apart():

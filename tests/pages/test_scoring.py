@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spikehtr.pages.scoring import score
+from spikehtr.pages.score_lines import score
 
 LINES = [((0.0, 100.0 * row), (500.0, 100.0 * row)) for row in range(1, 5)]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from spikehtr.data.formats import alto, page, xml
 from spikehtr.data.samples import Report
+from spikehtr.pages.digests import is_intact, sealed
 from spikehtr.pages.origins import SUFFIX, Format
-from spikehtr.pages.sealing import is_intact, sealed
 from spikehtr.results.page import Page, Region, TextLine
 
 PAGE = Page("p.png", 40, 30, (Region("r", (TextLine("l", ((0.0, 0.0), (9.0, 0.0), (9.0, 9.0))),)),), "m")

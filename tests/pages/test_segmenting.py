@@ -7,8 +7,8 @@ from PIL import Image, ImageDraw
 from pages_help import TEXTS, baselines_of, draw_page, simple_page
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import FoundLine
-from spikehtr.pages.scoring import score
-from spikehtr.pages.segmenting import find_lines, segmenter
+from spikehtr.pages.rule_segmenter import find_lines, segmenter
+from spikehtr.pages.score_lines import score
 
 
 def lines_of(image: Image.Image) -> list[FoundLine]:

@@ -17,8 +17,8 @@ from spikehtr.cli.options import pick_device
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
-    from spikehtr.pages.keeping import State
-    from spikehtr.pages.running import Run
+    from spikehtr.pages.protected_results import FileState
+    from spikehtr.pages.transcribe_run import TranscribeRun
 
 
 class Form(str, Enum):  # noqa: UP042 (typer shows its values)
@@ -140,9 +140,9 @@ def transcribe(
     chosen = "cpu" if lines_only else pick_device(device)
     from spikehtr.pages.iiif import ClientOptions
     from spikehtr.pages.inputs import find_sources
-    from spikehtr.pages.reading import How
-    from spikehtr.pages.running import Run, transcribe
-    from spikehtr.pages.segmenting import segmenter as segmenter_named
+    from spikehtr.pages.read_pages import ReadOptions
+    from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
+    from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED
 
@@ -155,8 +155,8 @@ def transcribe(
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     if recognizer is not None and precision == "auto" and recognizer.precision == "bf16":
         typer.echo("reading in bf16, which is faster here; --precision fp32 rounds less", err=True)
-    how = How(find, kind.value, batch_size, dpi, keep_image=overlay, images=images)
-    run = Run(
+    how = ReadOptions(find, kind.value, batch_size, dpi, keep_image=overlay, images=images)
+    run = TranscribeRun(
         form.value,
         output,
         resume,
@@ -223,23 +223,23 @@ def _several(number: int, what: str) -> str:
     return f"{number} {what}" + "s" * (number != 1)
 
 
-def _left(state: State, number: int) -> str:
+def _left(state: FileState, number: int) -> str:
     """What is said of files that stand where results would go."""
-    from spikehtr.pages.keeping import State
     from spikehtr.pages.origins import FILE
+    from spikehtr.pages.protected_results import FileState
 
     files, replaces = _several(number, "file"), "--overwrite replaces such files and keeps a backup"
-    if state is State.CHANGED:
+    if state is FileState.CHANGED:
         return f"{_several(number, 'result')} left alone, changed since written ({replaces})"
-    if state is State.READ_ONLY:
+    if state is FileState.READ_ONLY:
         return f"{files} left alone, read-only (make them writable, or give another folder)"
     reason = f"by another program or an earlier version, or {FILE} was deleted"
     return f"{files} left alone, not known as ours: {reason} (give another folder; {replaces})"
 
 
-def _report(run: Run) -> None:
+def _report(run: TranscribeRun) -> None:
     """A word on what was done, and every failure, on stderr; exit code 1 if there was any."""
-    from spikehtr.pages.running import NAMED
+    from spikehtr.pages.transcribe_run import NAMED
 
     parts = [f"{_several(run.read, 'page')}, {_several(run.lines, 'line')}"]
     if run.skipped:

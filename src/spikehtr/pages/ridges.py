@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from spikehtr.pages.ink import Mask
+from spikehtr.pages.find_ink import Mask
 
 Floats = NDArray[np.float64]
 

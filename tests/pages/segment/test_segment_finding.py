@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from spikehtr.pages.segment.finding import FindOptions, as_it_lies, find, orient, upright
-from spikehtr.pages.segment.network import COARSE, FINE, Maps
+from spikehtr.pages.segment.find_lines import FindOptions, as_it_lies, find, orient, upright
+from spikehtr.pages.segment.line_network import COARSE, FINE, Maps
 
 
 class Leaning(nn.Module):

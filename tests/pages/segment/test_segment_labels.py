@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spikehtr.pages.scoring import score
-from spikehtr.pages.segment.decoding import Probabilities, decode
-from spikehtr.pages.segment.drawing import BASELINE, END, OUTSIDE, START, Targets, draw
-from spikehtr.pages.segment.geometry import Bend, Distortion, cut, source_of
+from spikehtr.pages.score_lines import score
+from spikehtr.pages.segment.decode_maps import Probabilities, decode
+from spikehtr.pages.segment.draw_labels import BASELINE, END, OUTSIDE, START, Targets, draw
 from spikehtr.pages.segment.labels import LineLabel, PageLabels, line_label
+from spikehtr.pages.segment.page_parts import Bend, Distortion, cut, source_of
 
 
 def line(x0: float, y0: float, x1: float, y1: float, above: float = 18.0, below: float = 8.0) -> LineLabel:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.scoring import cover_of, resample, tolerances_of
-from spikehtr.pages.segment import weights
+from spikehtr.pages.score_lines import cover_of, resample, tolerances_of
+from spikehtr.pages.segment import network_weights as weights
 from spikehtr.pages.segment.__main__ import main
 from spikehtr.pages.segment.labels import LineLabel, PageLabels
-from spikehtr.pages.segment.losses import Batch, losses
+from spikehtr.pages.segment.line_network import LineNetwork, Maps, NetworkShape, folded, parameters
+from spikehtr.pages.segment.map_losses import Batch, losses
 from spikehtr.pages.segment.measures import order_errors, page_score
-from spikehtr.pages.segment.network import LineNetwork, Maps, NetworkShape, folded, parameters
-from spikehtr.pages.segment.packing import PackedPage, folds, pack, unpack
-from spikehtr.pages.segment.training import Trainer, TrainOptions
+from spikehtr.pages.segment.packed_pages import PackedPage, folds, pack, unpack
+from spikehtr.pages.segment.train_network import Trainer, TrainOptions
 
 SMALL = NetworkShape((4, 4, 8, 8, 8), (1, 1, 1, 1, 1), decoder=(4, 8, 8))
 ALTO = """<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>pixel</MeasurementUnit>

@@ -10,11 +10,12 @@ import cv2
 import torch
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.segment import onnx, weights
-from spikehtr.pages.segment.evaluating import evaluate, table
-from spikehtr.pages.segment.network import LineNetwork, NetworkShape, folded, parameters
-from spikehtr.pages.segment.packing import PackedPage, folds, pack, unpack
-from spikehtr.pages.segment.training import Trainer, TrainOptions
+from spikehtr.pages.segment import network_onnx as onnx
+from spikehtr.pages.segment import network_weights as weights
+from spikehtr.pages.segment.line_network import LineNetwork, NetworkShape, folded, parameters
+from spikehtr.pages.segment.packed_pages import PackedPage, folds, pack, unpack
+from spikehtr.pages.segment.score_pages import evaluate, table
+from spikehtr.pages.segment.train_network import Trainer, TrainOptions
 
 FOLDS = 5
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spikehtr.pages.scoring import WHOLE, cover_of, resample, score
+from spikehtr.pages.score_lines import WHOLE, cover_of, resample, score
 
 PART = 0.1  # share of a true line that a piece must cover to count as a part of it
 TOUCHED = 0.3  # share covered from which a line is not missed, or not false

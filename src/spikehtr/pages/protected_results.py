@@ -16,14 +16,14 @@ from itertools import count
 from pathlib import Path
 
 from spikehtr.files import take_free_name, whole_file
+from spikehtr.pages.digests import digest_of, is_intact
 from spikehtr.pages.origins import Origins
-from spikehtr.pages.sealing import digest_of, is_intact
 
 _LARGEST = 1 << 28  # bytes; we never wrote more
 _TRIES = 3  # a file that comes and goes meanwhile
 
 
-class State(Enum):
+class FileState(Enum):
     """What stands where a result is to go."""
 
     FREE = "free"  # nothing
@@ -36,7 +36,7 @@ class State(Enum):
 class LeftAsItIs(Exception):
     """A file that must not be replaced."""
 
-    def __init__(self, path: Path, state: State) -> None:
+    def __init__(self, path: Path, state: FileState) -> None:
         super().__init__(f"{path}: {state.value}, left as it is")
         self.path, self.state = path, state
 
@@ -48,18 +48,18 @@ class NoBackupError(Exception):
         super().__init__(f"no backup of {path} can be made ({error.strerror or error}), so it was left as it is")
 
 
-class Results:
+class ProtectedResults:
     """The files that results are written to. `overwrite`: what is not ours is replaced too, and kept as a backup."""
 
     def __init__(self, folder: Path, origins: Origins, overwrite: bool = False) -> None:
         self.folder, self.origins, self.overwrite = folder, origins, overwrite
         self.backups: list[tuple[Path, Path]] = []  # files, and where what stood there is now
 
-    def state(self, path: Path) -> State:
+    def state(self, path: Path) -> FileState:
         return self._judge(path, self._key(path))
 
-    def may_replace(self, state: State) -> bool:
-        return state in (State.FREE, State.OURS) or (self.overwrite and state is not State.READ_ONLY)
+    def may_replace(self, state: FileState) -> bool:
+        return state in (FileState.FREE, FileState.OURS) or (self.overwrite and state is not FileState.READ_ONLY)
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[Path]:
@@ -71,18 +71,18 @@ class Results:
     def _key(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
 
-    def _judge(self, file: Path, key: str) -> State:
+    def _judge(self, file: Path, key: str) -> FileState:
         """What a file is that stands where `key` is to go, or stood there."""
         try:
             info = file.stat()
         except FileNotFoundError:
-            return State.FREE
+            return FileState.FREE
         if stat.S_ISDIR(info.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
         if not info.st_mode & 0o222:  # not os.access, which a superuser always passes
-            return State.READ_ONLY
+            return FileState.READ_ONLY
         known = self.origins.written(key)
-        not_ours = State.CHANGED if known else State.FOREIGN
+        not_ours = FileState.CHANGED if known else FileState.FOREIGN
         if not stat.S_ISREG(info.st_mode) or info.st_size > _LARGEST:  # a pipe would keep us waiting for ever
             return not_ours
         try:
@@ -91,12 +91,12 @@ class Results:
             return not_ours
         digest = digest_of(data)
         if known[-1:] == [digest]:
-            return State.OURS
+            return FileState.OURS
         intact = is_intact(data)
         # An earlier result of ours was put back by somebody; a sealed one that was never noted lost its note to a kill.
         if intact and digest not in known:
-            return State.OURS
-        return not_ours if intact is None else State.CHANGED
+            return FileState.OURS
+        return not_ours if intact is None else FileState.CHANGED
 
     def _place(self, temporary: Path, target: Path, path: Path) -> None:
         """Give a finished file its name; `target` is the file that `path` leads to. Another run cannot come between,
@@ -113,13 +113,13 @@ class Results:
                 if self._replace(temporary, target, path):
                     break
             else:
-                raise LeftAsItIs(path, State.CHANGED)
+                raise LeftAsItIs(path, FileState.CHANGED)
             self.origins.note_written(key, digest)
 
     def _replace(self, temporary: Path, target: Path, path: Path) -> bool:
         """Put a file in another's place; False where nothing is there any more."""
         state = self._judge(target, self._key(path))
-        if state is State.FREE:
+        if state is FileState.FREE:
             return False
         if not self.may_replace(state):
             raise LeftAsItIs(path, state)
@@ -137,12 +137,12 @@ class Results:
             try:
                 take_free_name(temporary, target)
             except FileExistsError:  # saved a moment ago
-                raise LeftAsItIs(path, State.CHANGED) from None
+                raise LeftAsItIs(path, FileState.CHANGED) from None
         except BaseException:
             if not _put_back(aside, target, state):
                 self.backups.append((path, backup))
             raise
-        if state is State.OURS:
+        if state is FileState.OURS:
             aside.unlink()
         else:
             self.backups.append((path, backup))
@@ -160,12 +160,12 @@ def _set_aside(target: Path) -> Path:
     return aside
 
 
-def _put_back(aside: Path, target: Path, state: State) -> bool:
+def _put_back(aside: Path, target: Path, state: FileState) -> bool:
     """Undo that; False where the file stays aside, since somebody saved a new one under its name."""
     try:
         take_free_name(aside, target)
     except OSError:
-        if state is not State.OURS or not target.exists():
+        if state is not FileState.OURS or not target.exists():
             return False
         aside.unlink(missing_ok=True)
     return True

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spikehtr.pages.segment.decoding import DecodedLine, DecodeOptions, Probabilities, decode, probabilities
-from spikehtr.pages.segment.network import MULTIPLE, LineNetwork
+from spikehtr.pages.segment.decode_maps import DecodedLine, DecodeOptions, Probabilities, decode, probabilities
+from spikehtr.pages.segment.line_network import MULTIPLE, LineNetwork
 
 Gray = NDArray[np.uint8]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikehtr.pages.segment.labels import up
-from spikehtr.pages.segment.network import COARSE, FINE, UNIT
+from spikehtr.pages.segment.line_network import COARSE, FINE, UNIT
 
 Floats = NDArray[Any]  # floats of 32 or 64 bits
 

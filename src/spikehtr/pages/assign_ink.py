@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from spikehtr.pages.ink import Mask
+from spikehtr.pages.find_ink import Mask
 from spikehtr.pages.ridges import STEP_X, STEP_Y, Floats, Ridge
 
 CORE = 1.15  # sizes above and below the crest: the x-height

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.pages.segment.network import LineNetwork, NetworkShape
+from spikehtr.pages.segment.line_network import LineNetwork, NetworkShape
 
 KIND = "line-network"
 

@@ -15,14 +15,14 @@ from spikehtr.data.formats import xml
 from spikehtr.data.formats.machine import list_read
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.digests import sealed
 from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source, load_colour
-from spikehtr.pages.keeping import LeftAsItIs, NoBackupError, Results, State
 from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import draw
 from spikehtr.pages.page_images import page_image
-from spikehtr.pages.reading import Done, How, read_pages
+from spikehtr.pages.protected_results import FileState, LeftAsItIs, NoBackupError, ProtectedResults
+from spikehtr.pages.read_pages import PageResult, ReadOptions, read_pages
 from spikehtr.pages.remote import manifest_of
-from spikehtr.pages.sealing import sealed
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
 from spikehtr.results.xml_text import clean
@@ -40,7 +40,7 @@ NAMED = 6  # files that are named at the end; of more, the folder is
 
 
 @dataclass
-class Run:
+class TranscribeRun:
     """Where results go, and what has become of the pages so far."""
 
     form: Format
@@ -59,17 +59,17 @@ class Run:
     skipped_changed: int = 0  # of those, results that somebody changed
     written: list[Path] = field(default_factory=list)  # the first few files
     failures: list[Failure] = field(default_factory=list)
-    left: dict[State, list[Path]] = field(default_factory=dict)  # files that were not to be replaced
+    left: dict[FileState, list[Path]] = field(default_factory=dict)  # files that were not to be replaced
     left_out: list[str] = field(default_factory=list)  # lines of given segmentations that could not be read
     remarks: list[str] = field(default_factory=list)  # what is worth knowing and no failure
     origins: Origins = field(init=False)
     names: Names = field(init=False)
-    results: Results | None = field(init=False)
+    results: ProtectedResults | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.origins = Origins(self.folder)
         self.names = Names(self.origins)
-        self.results = None if self.folder is None else Results(self.folder, self.origins, self.overwrite)
+        self.results = None if self.folder is None else ProtectedResults(self.folder, self.origins, self.overwrite)
 
     def target(self, job: PageJob) -> Path | None:
         return None if self.folder is None else self.folder / f"{job.name}{SUFFIX[self.form]}"
@@ -79,7 +79,7 @@ class Run:
         target = self.target(job)
         return self.images and job.image_wanted and target is not None and not target.with_name(job.image).is_file()
 
-    def leave(self, path: Path, state: State) -> None:
+    def leave(self, path: Path, state: FileState) -> None:
         self.left.setdefault(state, []).append(path)
 
     def shown(self, page: Page) -> str:
@@ -98,7 +98,7 @@ class Run:
 
 
 def jobs_of(
-    sources: Iterable[Source], run: Run, found: Callable[[int], None] = lambda pages: None
+    sources: Iterable[Source], run: TranscribeRun, found: Callable[[int], None] = lambda pages: None
 ) -> Iterator[PageJob]:
     """The pages still to be read. Names are given to all of them, so that a resumed run finds the same ones."""
     inputs = {source.path.resolve() for source in sources}
@@ -122,7 +122,7 @@ def _renamed(job: PageJob) -> str:
     return f"{job.title}: written as {job.name}, the name was taken"
 
 
-def _is_to_be_read(job: PageJob, run: Run, inputs: set[Path]) -> bool:
+def _is_to_be_read(job: PageJob, run: TranscribeRun, inputs: set[Path]) -> bool:
     """Whether a page's result may be written, so that nothing is read in vain; if not, that is noted in the run."""
     target = run.target(job)
     if target is None or run.results is None:
@@ -132,17 +132,17 @@ def _is_to_be_read(job: PageJob, run: Run, inputs: set[Path]) -> bool:
     except OSError as error:
         run.failures.append(_unwritable(job, target, error))
         return False
-    like = state is not State.FREE and _holds(target, run.form)
+    like = state is not FileState.FREE and _holds(target, run.form)
     if run.resume and like and not run.lacks_image(job):
         run.skipped += 1
-        run.skipped_changed += state is State.CHANGED
+        run.skipped_changed += state is FileState.CHANGED
         return False
     if target.resolve() in inputs:
         reason = f"{target} is an input too and is left as it is: give another folder, or --resume to pass over it"
         run.failures.append(Failure(job.title, reason))
         return False
-    if state is State.OURS and not like:  # a result of another format: of a.alto.png as PAGE and of a.png as ALTO
-        state = State.FOREIGN
+    if state is FileState.OURS and not like:  # a result of another format: of a.alto.png as PAGE and of a.png as ALTO
+        state = FileState.FOREIGN
     if not run.results.may_replace(state):
         run.leave(target, state)
         return False
@@ -165,16 +165,16 @@ def _holds(file: Path, form: Format) -> bool:
 def transcribe(
     recognizer: Recognizer | None,
     sources: list[Source],
-    how: How,
-    run: Run,
+    options: ReadOptions,
+    run: TranscribeRun,
     found: Callable[[int], None] = lambda pages: None,
-    told: Callable[[int], None] = lambda lines: None,
+    progress: Callable[[int], None] = lambda lines: None,
 ) -> Iterator[tuple[PageJob, str | None]]:
     """Read every page and write it; yields each with its result where that is not written to a file.
 
     Without a recognizer only the lines are found and written.
     """
-    for done in read_pages(recognizer, jobs_of(sources, run, found), how, told):
+    for done in read_pages(recognizer, jobs_of(sources, run, found), options, progress):
         if isinstance(done.result, Failure):
             run.failures.append(done.result)
             yield done.job, None
@@ -210,7 +210,7 @@ def _unwritable(job: PageJob, target: Path | None, error: OSError) -> Failure:
     return Failure(job.title, f"cannot be written as {target} ({why})")
 
 
-def _write(done: Done, page: Page, run: Run) -> str | None:
+def _write(done: PageResult, page: Page, run: TranscribeRun) -> str | None:
     if run.folder is None or run.results is None:
         return run.shown(page)
     image = _page_image(done, run)
@@ -239,7 +239,7 @@ def _write(done: Done, page: Page, run: Run) -> str | None:
     return None
 
 
-def _page_image(done: Done, run: Run) -> bytes | None:
+def _page_image(done: PageResult, run: TranscribeRun) -> bytes | None:
     """The image of a page of a PDF or TIFF file, where it is wanted; made before anything is locked."""
     if done.part is None:
         return None
@@ -249,7 +249,7 @@ def _page_image(done: Done, run: Run) -> bytes | None:
     return page_image(image, name, done.part + 1, run.dpi if source.kind == "pdf" else None)
 
 
-def _write_image(data: bytes, path: Path, results: Results) -> Path:
+def _write_image(data: bytes, path: Path, results: ProtectedResults) -> Path:
     """A page's own image. Where another file is left in its place the result is not written either: it would name that
     one."""
     if not path.is_file() or path.read_bytes() != data:
@@ -258,7 +258,7 @@ def _write_image(data: bytes, path: Path, results: Results) -> Path:
     return path
 
 
-def _write_overlay(page: Page, gray: Image.Image, path: Path, run: Run) -> list[Path]:
+def _write_overlay(page: Page, gray: Image.Image, path: Path, run: TranscribeRun) -> list[Path]:
     """The picture's file; none where another's is left in its place, which is no reason not to write the text."""
     assert run.results is not None
     try:

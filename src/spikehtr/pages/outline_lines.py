@@ -5,7 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from spikehtr.pages.owning import Owned
+from spikehtr.pages.assign_ink import Owned
 from spikehtr.pages.ridges import Floats, Ridge
 
 ABOVE, BELOW = 2.8, 0.9  # sizes that the outline goes above and below the baseline at the least

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from spikehtr.pages.segment.drawing import Targets, draw
+from spikehtr.pages.segment.draw_labels import Targets, draw
 from spikehtr.pages.segment.labels import Floats, PageLabels
 
 LEVELS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.175)  # copies of each page, so that what is cut from one is scaled by little

@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.segment import weights
-from spikehtr.pages.segment.geometry import Distortion, Part, Source, cut, source_of
-from spikehtr.pages.segment.losses import Batch, losses
-from spikehtr.pages.segment.network import LineNetwork, NetworkShape
-from spikehtr.pages.segment.packing import PackedPage
+from spikehtr.pages.segment import network_weights as weights
+from spikehtr.pages.segment.line_network import LineNetwork, NetworkShape
+from spikehtr.pages.segment.map_losses import Batch, losses
+from spikehtr.pages.segment.packed_pages import PackedPage
+from spikehtr.pages.segment.page_parts import Distortion, Part, Source, cut, source_of
 from spikehtr.pages.segment.photometry import distort
 
 

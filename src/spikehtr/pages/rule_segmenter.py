@@ -9,14 +9,14 @@ from PIL import Image
 
 from spikehtr.data.samples import Point
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.assign_ink import baseline_of
+from spikehtr.pages.filter_lines import keep_writing, without_pale
+from spikehtr.pages.find_ink import Gray, find_ink
 from spikehtr.pages.found import FoundLine, FoundRegion, Segmenter
-from spikehtr.pages.ink import Gray, find_ink
-from spikehtr.pages.joining import drop_doubles, join
-from spikehtr.pages.judging import keep_writing, without_pale
-from spikehtr.pages.ordering import Placed, in_order
-from spikehtr.pages.owning import baseline_of
+from spikehtr.pages.join_lines import drop_doubles, join
+from spikehtr.pages.order_lines import Placed, in_order
+from spikehtr.pages.outline_lines import outline, simple_baseline
 from spikehtr.pages.ridges import Floats, Ridge, inked, response, trace
-from spikehtr.pages.shaping import outline, simple_baseline
 
 WORK = 2000  # pixels of the longer side: larger pages are looked at in a copy of this size
 WEAK = 0.035  # answer of a line in the mean; what is weaker was joined to nothing that is stronger
@@ -74,7 +74,7 @@ def segmenter(name: str) -> Segmenter:
     if name == "builtin":
         return find_lines
     if name == "kraken":
-        from spikehtr.pages.by_kraken import kraken_segmenter
+        from spikehtr.pages.kraken_segmenter import kraken_segmenter
 
         return kraken_segmenter()
     raise SpikeHTRError(f"no segmenter {name!r}: there are builtin and kraken")

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spikehtr.pages.ink import Mask
-from spikehtr.pages.owning import CORE, Owned, gather, share_out
+from spikehtr.pages.assign_ink import CORE, Owned, gather, share_out
+from spikehtr.pages.find_ink import Mask
 from spikehtr.pages.ridges import Ridge, around
 
 SHORT, LONG = 7.0, 10.0  # sizes: below the first a line is a dot or a digit; from the second on it is judged in earnest

@@ -22,7 +22,7 @@ from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
 from spikehtr.pages.inputs import Failure, PageJob, load_colour, load_page
 from spikehtr.pages.remote import canvas_of, place_of
-from spikehtr.pages.segmenting import segmenter
+from spikehtr.pages.rule_segmenter import segmenter
 from spikehtr.pages.word_boxes import LineInk, place_characters
 from spikehtr.readers.line_reader import POOLED_BATCHES, FittedLine, LineReader
 from spikehtr.results import Character, Line
@@ -34,7 +34,7 @@ Mode = Literal["auto", "line", "page"]
 _LEGIBLE = 12  # rows of a line: with fewer, what is read is worth a remark
 
 
-class Sheet(NamedTuple):
+class SegmentedPage(NamedTuple):
     """A page that is open and knows its lines."""
 
     image: str
@@ -49,8 +49,8 @@ class Sheet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class How:
-    """How pages are to be opened and read."""
+class ReadOptions:
+    """ReadOptions pages are to be opened and read."""
 
     find: Segmenter
     mode: Mode = "auto"  # whether an image is a line or a page; auto: by its shape
@@ -61,7 +61,7 @@ class How:
     images: bool = False  # pages of PDF and TIFF files become image files of their own, and the results name those
 
 
-class Done(NamedTuple):
+class PageResult(NamedTuple):
     """What became of a page."""
 
     job: PageJob
@@ -76,17 +76,17 @@ def is_line(width: int, height: int) -> bool:
     return height <= 160 or (height <= 600 and width >= 3.5 * height)
 
 
-def open_sheet(job: PageJob, how: How) -> Sheet:
+def open_sheet(job: PageJob, options: ReadOptions) -> SegmentedPage:
     """A page with its lines: given by its XML file, or found, or the image as a whole."""
-    own = how.images and job.image_wanted
+    own = options.images and job.image_wanted
     if job.source.kind == "xml":
         sheet = given_sheet(job.source.path)
     else:
         if own:  # what is read is the image that is written
-            gray = to_gray(load_colour(job.source, job.index, how.dpi))
+            gray = to_gray(load_colour(job.source, job.index, options.dpi))
         else:
-            gray = load_page(job.source, job.index, how.dpi)
-        sheet = found_sheet(job.source.name, gray, how.find, how.mode)
+            gray = load_page(job.source, job.index, options.dpi)
+        sheet = found_sheet(job.source.name, gray, options.find, options.mode)
         sheet = sheet._replace(frame=job.index + 1 if job.pages > 1 else None)
         if job.source.kind == "iiif":
             sheet = _of_canvas(sheet, job)
@@ -94,7 +94,7 @@ def open_sheet(job: PageJob, how: How) -> Sheet:
     return sheet._replace(image=job.image, frame=None, part=part) if own else sheet
 
 
-def _of_canvas(sheet: Sheet, job: PageJob) -> Sheet:
+def _of_canvas(sheet: SegmentedPage, job: PageJob) -> SegmentedPage:
     """Named after the image's address: the manifest is no image."""
     source = job.source
     image = canvas_of(source.address, job.index, source.client).images[0]
@@ -102,17 +102,21 @@ def _of_canvas(sheet: Sheet, job: PageJob) -> Sheet:
     return sheet._replace(image=image, frame=None, canvas=canvas)
 
 
-def given_sheet(file: Path) -> Sheet:
+def given_sheet(file: Path) -> SegmentedPage:
     given = read_given(file)
     gray = open_gray(given.image, given.frame)
-    return Sheet(given.image.name, gray, given.regions, given.problems, given.remarks, given.frame, given=True)
+    return SegmentedPage(given.image.name, gray, given.regions, given.problems, given.remarks, given.frame, given=True)
 
 
-def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> Sheet:
+def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> SegmentedPage:
     if mode == "line" or (mode == "auto" and is_line(*gray.size)):
         box = (0.0, 0.0, float(gray.width), float(gray.height))
-        return Sheet(name, gray, [RegionPlace("r1", "paragraph", (), [LinePlace("r1l1", None, box, ())])], [], [])
-    return Sheet(name, gray, [_place(region, number) for number, region in enumerate(find(gray), start=1)], [], [])
+        return SegmentedPage(
+            name, gray, [RegionPlace("r1", "paragraph", (), [LinePlace("r1l1", None, box, ())])], [], []
+        )
+    return SegmentedPage(
+        name, gray, [_place(region, number) for number, region in enumerate(find(gray), start=1)], [], []
+    )
 
 
 def _place(region: FoundRegion, number: int) -> RegionPlace:
@@ -123,7 +127,7 @@ def _place(region: FoundRegion, number: int) -> RegionPlace:
     return RegionPlace(f"r{number}", region.kind, (), lines)
 
 
-def cut_lines(recognizer: LineReader, sheet: Sheet) -> tuple[list[RegionPlace], list[FittedLine]]:
+def cut_lines(recognizer: LineReader, sheet: SegmentedPage) -> tuple[list[RegionPlace], list[FittedLine]]:
     """The line images of a page as the network takes them, and the regions without lines that turn out empty."""
     regions, fitted = [], []
     for region in sheet.regions:
@@ -145,7 +149,7 @@ def cut_lines(recognizer: LineReader, sheet: Sheet) -> tuple[list[RegionPlace], 
 
 
 def _rows_seen(recognizer: LineReader, width: int, height: int) -> float:
-    """How many rows of its own a line has left as the network sees it: a very wide one is scaled down whole."""
+    """ReadOptions many rows of its own a line has left as the network sees it: a very wide one is scaled down whole."""
     c = recognizer.config
     return min(height, c.model.height, c.data.max_width * height / width)
 
@@ -158,7 +162,7 @@ def corner_of(place: LinePlace) -> tuple[int, int]:
 
 
 def assemble(
-    sheet: Sheet, regions: list[RegionPlace], lines: Iterable[Line | None], model: str, precision: str = ""
+    sheet: SegmentedPage, regions: list[RegionPlace], lines: Iterable[Line | None], model: str, precision: str = ""
 ) -> Page:
     """The page with what was read, lines in the order of `cut_lines`; None where nothing was."""
     read = iter(lines)
@@ -199,7 +203,7 @@ def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
 
 
 def read_page(
-    recognizer: LineReader, image: ImageLike, how: str | Segmenter = "builtin", batch_size: int | None = None
+    recognizer: LineReader, image: ImageLike, options: str | Segmenter = "builtin", batch_size: int | None = None
 ) -> Page:
     """One page: an image, or the path of a PAGE or ALTO file."""
     if isinstance(image, str | os.PathLike) and Path(image).suffix.lower() == ".xml":
@@ -209,77 +213,84 @@ def read_page(
             raise SpikeHTRError(f"{os.fspath(image)}: {error}") from None
     else:
         name = Path(image).name if isinstance(image, str | os.PathLike) else "page"
-        sheet = found_sheet(name, open_image(image), segmenter(how) if isinstance(how, str) else how)
+        sheet = found_sheet(name, open_image(image), segmenter(options) if isinstance(options, str) else options)
     regions, fitted = cut_lines(recognizer, sheet)
     lines = recognizer.read_lines(fitted, batch_size)
     return assemble(sheet, regions, lines, recognizer.name, recognizer.precision)
 
 
 @dataclass
-class _Waiting:
+class _PooledPage:
     """A page whose lines are in the pool."""
 
     job: PageJob
-    sheet: Sheet | Failure
+    sheet: SegmentedPage | Failure
     regions: list[RegionPlace] = field(default_factory=list)
     fitted: list[FittedLine] = field(default_factory=list)
 
 
 def read_pages(
-    recognizer: LineReader | None, jobs: Iterable[PageJob], how: How, told: Callable[[int], None] = lambda lines: None
-) -> Iterator[Done]:
-    """Every page in order, good or bad. `told` hears how many lines were read, batch by batch.
+    recognizer: LineReader | None,
+    jobs: Iterable[PageJob],
+    options: ReadOptions,
+    progress: Callable[[int], None] = lambda lines: None,
+) -> Iterator[PageResult]:
+    """Every page in order, good or bad. `progress` hears how many lines were read, batch by batch.
 
     Without a recognizer lines are found and left unread.
     Lines wait until there are POOLED_BATCHES batches of them, so memory does not grow with the number of pages.
     """
-    waiting: list[_Waiting] = []
+    waiting: list[_PooledPage] = []
     pooled = 0
-    for page in _opened(recognizer, jobs, how):
+    for page in _opened(recognizer, jobs, options):
         waiting.append(page)
         pooled += len(page.fitted)
-        if recognizer is None or pooled >= how.batch_size * POOLED_BATCHES or len(waiting) >= 4 * POOLED_BATCHES:
-            yield from _flush(recognizer, waiting, how, told)
+        if recognizer is None or pooled >= options.batch_size * POOLED_BATCHES or len(waiting) >= 4 * POOLED_BATCHES:
+            yield from _flush(recognizer, waiting, options, progress)
             waiting, pooled = [], 0
-    yield from _flush(recognizer, waiting, how, told)
+    yield from _flush(recognizer, waiting, options, progress)
 
 
 def _flush(
-    recognizer: LineReader | None, waiting: list[_Waiting], how: How, told: Callable[[int], None]
-) -> Iterator[Done]:
+    recognizer: LineReader | None, waiting: list[_PooledPage], options: ReadOptions, progress: Callable[[int], None]
+) -> Iterator[PageResult]:
     pool = [line for page in waiting for line in page.fitted]
-    read = recognizer.read_lines(pool, how.batch_size, told) if recognizer else []
+    read = recognizer.read_lines(pool, options.batch_size, progress) if recognizer else []
     unread: list[Line | None] = [None]
     first, about = 0, (recognizer.name, recognizer.precision) if recognizer else ("", "")
     for page in waiting:
         if isinstance(page.sheet, Failure):
-            yield Done(page.job, page.sheet, None, [])
+            yield PageResult(page.job, page.sheet, None, [])
             continue
         count = sum(len(region.lines) for region in page.regions)
         lines = read[first : first + count] if recognizer else unread * count
         first += len(page.fitted)
         result = assemble(page.sheet, page.regions, lines, *about)
-        yield Done(page.job, result, page.sheet.gray if how.keep_image else None, page.sheet.remarks, page.sheet.part)
+        yield PageResult(
+            page.job, result, page.sheet.gray if options.keep_image else None, page.sheet.remarks, page.sheet.part
+        )
 
 
-def _opened(recognizer: LineReader | None, jobs: Iterable[PageJob], how: How) -> Iterator[_Waiting]:
+def _opened(recognizer: LineReader | None, jobs: Iterable[PageJob], options: ReadOptions) -> Iterator[_PooledPage]:
     """Pages in order, opened and cut into lines by threads ahead of their turn; a bad one is a Failure."""
 
-    def prepare(job: PageJob) -> _Waiting:
+    def prepare(job: PageJob) -> _PooledPage:
         try:
-            sheet = open_sheet(job, how)
+            sheet = open_sheet(job, options)
             regions, fitted = cut_lines(recognizer, sheet) if recognizer else (sheet.regions, [])
         except SpikeHTRError as error:
-            return _Waiting(job, Failure(job.title, str(error)))
+            return _PooledPage(job, Failure(job.title, str(error)))
         except Exception as error:  # one page must not stop the others, whatever is wrong with it
-            return _Waiting(job, Failure(job.title, f"{type(error).__name__}: {error}"))
-        if not how.keep_image:  # only its size is needed from here on
+            return _PooledPage(job, Failure(job.title, f"{type(error).__name__}: {error}"))
+        if not options.keep_image:  # only its size is needed from here on
             sheet = sheet._replace(gray=Image.new("1", sheet.gray.size))
-        return _Waiting(job, sheet, regions, fitted)
+        return _PooledPage(job, sheet, regions, fitted)
 
     todo = iter(jobs)
-    with ThreadPoolExecutor(max(1, how.ahead)) as threads:
-        ahead: deque[Future[_Waiting]] = deque(threads.submit(prepare, job) for job in islice(todo, how.ahead + 1))
+    with ThreadPoolExecutor(max(1, options.ahead)) as threads:
+        ahead: deque[Future[_PooledPage]] = deque(
+            threads.submit(prepare, job) for job in islice(todo, options.ahead + 1)
+        )
         try:
             while ahead:
                 page = ahead.popleft().result()

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from spikehtr.pages.ordering import Placed, in_order
-from spikehtr.pages.segment.decoding import DecodedLine, DecodeOptions
-from spikehtr.pages.segment.finding import FindOptions, as_it_lies, find, first_scale, orient, resized
+from spikehtr.pages.order_lines import Placed, in_order
+from spikehtr.pages.segment.decode_maps import DecodedLine, DecodeOptions
+from spikehtr.pages.segment.find_lines import FindOptions, as_it_lies, find, first_scale, orient, resized
+from spikehtr.pages.segment.line_network import LineNetwork
 from spikehtr.pages.segment.measures import page_score
-from spikehtr.pages.segment.network import LineNetwork
-from spikehtr.pages.segment.packing import PackedPage
+from spikehtr.pages.segment.packed_pages import PackedPage
 
 Row = dict[str, Any]
 SCORES = ("recall", "precision", "f", "whole", "split", "merged", "missed", "false", "disorder", "jumps")
-SIZES_TO_A_LINE = 4.5  # the height of a line in the sizes that `pages.ordering` counts in
+SIZES_TO_A_LINE = 4.5  # the height of a line in the sizes that `pages.order_lines` counts in
 
 
 def ordered(lines: Sequence[DecodedLine]) -> list[DecodedLine]:
