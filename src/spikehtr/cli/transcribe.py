@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import warnings
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 import typer
 
 from spikehtr.cli.options import pick_device
+from spikehtr.cli.progress import spoken
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.pages.protected_results import FileState
+    from spikehtr.pages.shard import Shard
     from spikehtr.pages.transcribe_run import TranscribeRun
 
 
@@ -105,6 +108,13 @@ def transcribe(
             help="auto: bf16 where that is faster; fp32 rounds less; fp64 is slow, but no text hangs on rounding.",
         ),
     ] = "auto",
+    workers: Annotated[
+        Optional[int],
+        typer.Option("--workers", min=0, help="Processes that open pages and find lines; as many as cores by default."),
+    ] = None,
+    shard: Annotated[
+        Optional[str], typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts of the pages: job arrays.")
+    ] = None,
     requests_per_second: Annotated[
         float, typer.Option("--requests-per-second", min=0.01, max=100, help="Asked of one server at most.")
     ] = 2.0,
@@ -140,12 +150,13 @@ def transcribe(
     chosen = "cpu" if lines_only else pick_device(device)
     from spikehtr.pages.iiif import ClientOptions
     from spikehtr.pages.inputs import find_sources
-    from spikehtr.pages.read_pages import ReadOptions
+    from spikehtr.pages.page_lines import ReadOptions
     from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
     from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED
 
+    part = None if shard is None else Shard.parse(shard)
     client = ClientOptions(cache, requests_per_second)
     sources, missing, remarks = find_sources(inputs, output, client)
     if not sources:
@@ -155,7 +166,8 @@ def transcribe(
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     if recognizer is not None and precision == "auto" and recognizer.precision == "bf16":
         typer.echo("reading in bf16, which is faster here; --precision fp32 rounds less", err=True)
-    how = ReadOptions(find, kind.value, batch_size, dpi, keep_image=overlay, images=images)
+    workers = available_cores() if workers is None else workers
+    how = ReadOptions(find, kind.value, batch_size, dpi, workers, keep_image=overlay, images=images)
     run = TranscribeRun(
         form.value,
         output,
@@ -167,10 +179,11 @@ def transcribe(
         glyphs,
         images,
         dpi,
+        part,
         failures=missing,
         remarks=remarks,
     )
-    with _bar(len(sources)) as (found, told, done):
+    with _bar(len(sources), lambda: len(run.failures)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):
             if result is not None:
                 _show(job.name, result, form, len(sources))
@@ -180,6 +193,11 @@ def transcribe(
     if run.results is not None:
         run.remarks += [f"{path}: replaced; what stood there is kept as {kept}" for path, kept in run.results.backups]
     _report(run)
+
+
+def available_cores() -> int:
+    """How many cores this process may use; Slurm and containers give fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_unread(form: Form, options: Mapping[str, object]) -> None:
@@ -266,38 +284,50 @@ def _report(run: TranscribeRun) -> None:
 
 
 @contextmanager
-def _bar(sources: int) -> Iterator[tuple[Callable[[int], None], Callable[[int], None], Callable[[], None]]]:
-    """Yields functions to call with a source's pages, with lines read, and at a page's end. Silent off a terminal."""
+def _bar(
+    sources: int, failed: Callable[[], int]
+) -> Iterator[tuple[Callable[[int], None], Callable[[int], None], Callable[[], None]]]:
+    """Yields functions to call with a source's pages, with lines read, and at a page's end. Silent off a terminal.
+
+    `failed`: how many pages could not be done so far.
+    """
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (
         TextColumn("reading"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("pages, {task.fields[rate]}"),
+        TextColumn("pages{task.fields[rate]}"),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("reading", total=sources, rate="")
-        lines = 0
+        lines = pages = 0
 
-        def found(pages: int) -> None:
-            bar.update(task, total=(bar.tasks[0].total or 0) + pages - 1)
+        def found(count: int) -> None:
+            bar.update(task, total=(bar.tasks[0].total or 0) + count - 1)
 
         def told(count: int) -> None:
             nonlocal lines
             lines += count
-            seconds = bar.tasks[0].elapsed or 0
-            bar.update(task, rate=f"{lines / seconds:.1f} lines/s" if seconds > 1 else f"{lines} lines")
+            show()
 
-        yield found, told, lambda: bar.advance(task)
+        def done() -> None:
+            nonlocal pages
+            pages += 1
+            bar.advance(task)
+            show()
+
+        def show() -> None:
+            seconds = bar.tasks[0].elapsed or 0
+            rate = f", {lines} lines"
+            if seconds > 1:
+                rate = f", {pages / seconds:.2f} pages/s, {lines / seconds:.1f} lines/s"
+                left = (bar.tasks[0].total or 0) - pages
+                rate += f", {spoken(seconds / pages * left)} left" if pages else ""
+            errors = failed()
+            bar.update(task, rate=rate + (f", {errors} failed" if errors else ""))
+
+        yield found, told, done

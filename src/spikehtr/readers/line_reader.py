@@ -17,7 +17,7 @@ from torch import Tensor
 
 from spikehtr.config import Config
 from spikehtr.data.batching import pad_right
-from spikehtr.data.geometry import fit_line
+from spikehtr.data.geometry import FittedLine, LineFitting
 from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.network import Network, Output
@@ -65,13 +65,6 @@ def _begin(
     return lambda: ReadBatch(key, output, spans.wait().numpy(), decode_frames(frames, charset))
 
 
-class FittedLine(NamedTuple):
-    """A line image as the network takes it, and the width it had before."""
-
-    pixels: NDArray[np.uint8]  # [height, w]
-    original_width: int
-
-
 class LineReader:
     """Reads line images with a network. Keeps no state between calls; a line's text does not depend on others."""
 
@@ -97,10 +90,14 @@ class LineReader:
         self.reader = reader or make_reader(self.net)
         self.precision = self.reader.precision if precision is None else precision
 
+    @property
+    def fitting(self) -> LineFitting:
+        data = self.config.data
+        return LineFitting(self.config.model.height, data.max_width, data.straighten)
+
     def fit(self, gray: Image.Image) -> FittedLine:
         """A grey line image made the network's input."""
-        data = self.config.data
-        return FittedLine(fit_line(gray, self.config.model.height, data.max_width, data.straighten), gray.width)
+        return self.fitting(gray)
 
     def read_lines(
         self,

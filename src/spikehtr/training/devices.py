@@ -7,7 +7,7 @@ import warnings
 from typing import Any, Literal, NamedTuple
 
 import torch
-from lightning_fabric.plugins.environments import SLURMEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.training.fabric import Fabric
