@@ -10,9 +10,9 @@ from PIL import Image
 
 from pages_help import random_recognizer, simple_page
 from spikehtr.data.geometry import cut_line
+from spikehtr.data.images import open_gray
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import Failure, Names, find_sources
-from spikehtr.data.images import open_gray
 from spikehtr.pages.page_lines import ReadOptions, is_line
 from spikehtr.pages.read_pages import read_pages
 from spikehtr.pages.rule_segmenter import find_lines

@@ -19,7 +19,7 @@ def test_tasks_are_done_and_their_errors_come_back() -> None:
         futures = [pool.submit(math.factorial, number) for number in range(20)]
         wrong = pool.submit(math.sqrt, -1.0)
         assert [future.result(60) for future in futures] == [math.factorial(number) for number in range(20)]
-        with pytest.raises(ValueError, match="math domain|nonnegative"):
+        with pytest.raises(ValueError, match=r"math domain|nonnegative"):
             wrong.result(60)
 
 

@@ -43,6 +43,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     connection: Connection
     task: _Task | None = None
+    is_ready: bool = False  # it has loaded what it needs, and said so
     since: float = field(default_factory=time.monotonic)
 
 
@@ -91,7 +92,7 @@ class WorkerPool:
         """In a thread: hand out tasks, take in results, replace processes that died."""
         while not self._closing:
             for number, worker in enumerate(self._workers):
-                if worker.task is None and not self._give(worker):
+                if worker.is_ready and worker.task is None and not self._give(worker):
                     self._workers[number] = _start()
             ready = wait([self._called, *(worker.connection for worker in self._workers)], timeout=1.0)
             if self._called in ready:
@@ -129,7 +130,7 @@ class WorkerPool:
             if worker.task is not None:
                 worker.task.future.set_exception(WorkerDied(_last_words(worker.process.returncode)))
             return False
-        task, worker.task = worker.task, None
+        task, worker.task, worker.is_ready = worker.task, None, True
         if task is not None and not task.future.cancelled():
             (task.future.set_result if good else task.future.set_exception)(value)
         return True
@@ -183,6 +184,7 @@ def serve(handle: int) -> None:
 
     cv2.setNumThreads(1)  # there is a process for each core
     connection = Connection(handle)
+    connection.send_bytes(pickle.dumps((True, None)))
     while True:
         try:
             function, arguments = pickle.loads(connection.recv_bytes())
