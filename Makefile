@@ -32,6 +32,7 @@ lint: .venv/.dev
 	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_imports.py
+	$(BIN)/python tools/write_reference.py --check
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .

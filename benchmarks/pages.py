@@ -29,7 +29,7 @@ from rapidfuzz.distance import Levenshtein
 
 from spikehtr.data.formats import xml
 from spikehtr.data.images import open_gray
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 from spikehtr.evaluation.tables import columns
 from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import ROOTS, read_given
@@ -54,7 +54,7 @@ class Truth(NamedTuple):
 def truth_of(file: Path) -> Truth:
     """Baselines and texts of a file, in its order."""
     given = read_given(file)
-    root = xml.load(file, Report())
+    root = xml.load(file, ImportReport())
     texts = {line.id: normalise(line.text) for line in ROOTS[xml.name_of(root)](root).lines}
     lines = [line for region in given.regions for line in region.lines if len(line.baseline) > 1]
     ids = [line.id for line in lines]

@@ -7,7 +7,7 @@ from PIL import Image
 
 from spikehtr import __version__
 from spikehtr.errors import SpikeHTRError
-from spikehtr.report import Fragment, Report, environment, marked
+from spikehtr.report import Fragment, HtmlReport, environment, marked
 from spikehtr.version import code_digest
 
 HOSTILE = "<script>alert(\"1\")</script> & 'x'"
@@ -18,7 +18,7 @@ def read(report):
 
 
 def full():
-    report = Report(HOSTILE)
+    report = HtmlReport(HOSTILE)
     report.heading(HOSTILE)
     report.text(HOSTILE)
     report.code(HOSTILE)
@@ -62,7 +62,7 @@ def test_the_page_has_what_was_put_in_it_in_order():
 def test_pictures_are_in_the_page(tmp_path):
     Image.new("L", (8, 8)).save(tmp_path / "dot.png")
     png = (tmp_path / "dot.png").read_bytes()
-    report = Report("one")
+    report = HtmlReport("one")
     report.figure(png, 'a "dot"', "below")
     image = read(report).find(".//img")
     assert base64.b64decode(image.get("src").removeprefix("data:image/png;base64,")) == png
@@ -71,7 +71,7 @@ def test_pictures_are_in_the_page(tmp_path):
 
 
 def test_details_close_also_after_an_error():
-    report = Report("one")
+    report = HtmlReport("one")
     with pytest.raises(ValueError, match="inside"), report.details("more"):
         raise ValueError("inside")
     report.text("after")
@@ -99,7 +99,7 @@ def test_saved_whole_or_an_error_that_names_the_file(tmp_path):
     full().save(tmp_path / "r.html")
     assert parser.parse(str(tmp_path / "r.html")).find(".//h1") is not None
     assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
-    odd = Report("a lone surrogate: \ud800")
+    odd = HtmlReport("a lone surrogate: \ud800")
     odd.save(tmp_path / "r.html")
     assert "a lone surrogate: \\ud800" in (tmp_path / "r.html").read_text()
     with pytest.raises(SpikeHTRError, match=r"no/r\.html: cannot be written"):

@@ -54,7 +54,7 @@ class Fragment(str):
     __slots__ = ()
 
 
-class Report:
+class HtmlReport:
     """A page that is put together from the top down. Every method takes plain text, or a Fragment."""
 
     def __init__(self, title: str) -> None:

@@ -17,11 +17,11 @@ from spikehtr.data.compiling import compile_store
 from spikehtr.data.synth import synthesise
 from spikehtr.registry import build
 from spikehtr.text import BLANK, Charset
+from spikehtr.training.datasets import training_sets
 from spikehtr.training.finetune import starting_weights
-from spikehtr.training.loop import BEST, Run, TrainingError
+from spikehtr.training.loop import BEST, TrainingError, TrainingRun
 from spikehtr.training.optim import kept_buffers
 from spikehtr.training.records import _network
-from spikehtr.training.sets import training_sets
 from spikehtr.weights import load_model, save_model
 
 SETTINGS = {"training__batch_size": 8, "training__epochs": 2, "training__warmup_epochs": 1}
@@ -39,7 +39,7 @@ def run(store, folder, arch, reducer=False, **changes):
     lines = Lines(store, store.rows(), store.charset, config.data.max_width)
     held_out = Lines(store, store.rows()[:6], store.charset, config.data.max_width, labelled=False)
     folder.mkdir(exist_ok=True)
-    return Run(config, lines, held_out, folder)
+    return TrainingRun(config, lines, held_out, folder)
 
 
 class Killed(BaseException):
@@ -52,7 +52,7 @@ class Killed(BaseException):
 def test_a_killed_and_resumed_run_ends_with_the_very_same_state(store, tmp_path, monkeypatch, arch, reducer):
     whole = run(store, tmp_path / "whole", arch, reducer)
     whole.fit()
-    step = Run._train_on
+    step = TrainingRun._train_on
 
     def until(self, batch, indices):
         if self.step == 4:
@@ -60,7 +60,7 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_state(store, tmp_path,
         return step(self, batch, indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_train_on", until)
+        patch.setattr(TrainingRun, "_train_on", until)
         with pytest.raises(Killed):
             run(store, tmp_path / "killed", arch, reducer).fit(save_every=1)
     resumed = run(store, tmp_path / "killed", arch, reducer)
@@ -197,6 +197,6 @@ def test_out_of_memory_speaks_of_no_timesteps(store, tmp_path, monkeypatch):
     def full(self, batch, indices):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(Run, "_train_on", full)
+    monkeypatch.setattr(TrainingRun, "_train_on", full)
     with pytest.raises(TrainingError, match=r"a batch of 8 lines, 32 x \d+ px: lower training.batch_size"):
         run(store, tmp_path / "r", "kraken").fit()

@@ -22,7 +22,7 @@ from spikehtr.bulk.stages import OpenPages, ReadLines, Rows, Settings, finish_ro
 from spikehtr.bulk.unpack import unpack
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import ClientOptions
-from spikehtr.pages.inputs import Names, find_sources
+from spikehtr.pages.inputs import ResultNames, find_sources
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions
 from spikehtr.pages.read_pages import read_pages
@@ -68,7 +68,7 @@ def keep(found: Rows, folder: Path) -> None:
 
 
 def one_by_one(files: list[Path]) -> dict[str, Page]:
-    jobs = [job for source in find_sources(map(str, files)).sources for job in Names().jobs(source)]
+    jobs = [job for source in find_sources(map(str, files)).sources for job in ResultNames().jobs(source)]
     done = {}
     for job in jobs:
         (result,) = read_pages(StubReader(), [job], ReadOptions(find, "page"))  # type: ignore[arg-type]

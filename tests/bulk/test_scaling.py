@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
-from scaling import DAY, Machine, Stages, balanced_cores, simulate  # noqa: E402
+from scaling import DAY, Machine, Stages, balanced_cores, main, simulate  # noqa: E402
 
 EXACT = Machine(overhead=0.0, failures=0.0, storage=1e15)
 SECONDS = st.floats(1e-3, 10)
@@ -48,10 +47,13 @@ def test_shared_storage_ends_the_growth() -> None:
     assert points[1].pages_a_second == points[2].pages_a_second == pytest.approx(100)
 
 
-def test_the_script_takes_a_runs_report_and_draws(tmp_path: Path) -> None:
+def test_the_script_takes_a_runs_report_and_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     report = {"pages": 10, "stage_seconds": {"open": 5.0, "read": 0.2, "write": 1.0}}
     (tmp_path / "report.json").write_text(json.dumps(report))
-    command = [sys.executable, str(ROOT / "benchmarks" / "scaling.py"), "--report", str(tmp_path / "report.json")]
-    done = subprocess.run([*command, "-o", str(tmp_path / "p.png")], capture_output=True, text=True, check=True)
-    assert "read 0.0200" in done.stdout
+    given = ["--report", str(tmp_path / "report.json"), "-o", str(tmp_path / "p.png")]
+    monkeypatch.setattr(sys, "argv", ["scaling.py", *given])
+    main()
+    assert "read 0.0200" in capsys.readouterr().out
     assert (tmp_path / "p.png").stat().st_size > 1000

@@ -14,7 +14,7 @@ from pages_help import save_random, simple_page
 from spikehtr.cli import app
 from spikehtr.data.formats import read
 from spikehtr.data.images import line_image, open_gray, open_whole
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages import origins
 from spikehtr.pages.inputs import find_sources
@@ -76,7 +76,7 @@ def test_results_of_a_document_are_training_data_with_their_images(
         correct(file)
     checked = CliRunner().invoke(app, ["data", "check", str(out), "--json"])
     assert checked.exit_code == 0, checked.output
-    samples = list(read(out, Report()))
+    samples = list(read(out, ImportReport()))
     assert sorted(sample.text for sample in samples) == ["line 0", "line 0", "line 1", "line 1"]
     for sample in samples:
         assert isinstance(sample.image, Path)

@@ -7,7 +7,7 @@ from spikehtr.cli import app, progress
 from spikehtr.cli.progress import TrainingProgress, spoken
 from spikehtr.config import Config
 from spikehtr.training import job
-from spikehtr.training.telling import Pulse, Told
+from spikehtr.training.monitoring import LogEntry, RunProgress
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def clock(monkeypatch):
 
 
 def pulse(seconds, share, lines_per_second=0.25, validating=False):
-    return Pulse(1, 12, 79, validating, share, seconds, lines_per_second)
+    return RunProgress(1, 12, 79, validating, share, seconds, lines_per_second)
 
 
 def told(seconds, share):
-    return Told(79, 1, share, seconds, 0.25, 1e-3, {"loss": 3.5}, cer=0.5, best=True, epoch_ended=True)
+    return LogEntry(79, 1, share, seconds, 0.25, 1e-3, {"loss": 3.5}, cer=0.5, best=True, epoch_ended=True)
 
 
 def test_a_log_file_shows_life_within_the_first_minute_and_then_more_rarely(clock):

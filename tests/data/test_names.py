@@ -13,7 +13,7 @@ from spikehtr.config import Config
 from spikehtr.data.check import check_data
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.formats import read
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 
 ODD = os.fsdecode(b"caf\xe9")
 
@@ -48,7 +48,7 @@ def test_a_parquet_file_may_have_any_name(folder):
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink)
     (folder / f"{ODD}.parquet").write_bytes(sink.getvalue())
-    assert [sample.id for sample in read(folder / f"{ODD}.parquet", Report())] == ["caf\\udce9/0"]
+    assert [sample.id for sample in read(folder / f"{ODD}.parquet", ImportReport())] == ["caf\\udce9/0"]
 
 
 def test_a_report_can_be_written(folder):
@@ -61,7 +61,7 @@ def test_a_text_with_half_a_character_is_reported(tmp_path):
     Image.new("L", (90, 64), 200).save(tmp_path / "img" / "a.png")
     entries = [{"img": "a.png", "text": "whole"}, {"img": "a.png", "text": "ha\ud800lf"}]
     (tmp_path / "split" / "basic" / "train.json").write_text(json.dumps(entries))
-    report = Report()
+    report = ImportReport()
     assert [sample.text for sample in read(f"lam:{tmp_path}", report)] == ["whole"]
     assert report.used == 1
     (problem,) = [problem for problem in report.problems if problem.severity == "error"]

@@ -16,7 +16,7 @@ from spikehtr.data import compiling
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import load_line
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 from spikehtr.data.store import LineStore, StoreError, decode, encode, is_store, read_store
 from spikehtr.errors import SpikeHTRError
 
@@ -212,7 +212,7 @@ def test_a_store_can_be_read_like_any_source(tmp_path):
     again, report = compile_store([store.path], tmp_path / "two.arrow")
     assert report.counts == {}
     assert all(np.array_equal(store.line(row), again.line(row)) for row in range(8))
-    assert [s.id for s in read_store(store.path, Report())] == [store.record(row)["id"] for row in range(8)]
+    assert [s.id for s in read_store(store.path, ImportReport())] == [store.record(row)["id"] for row in range(8)]
 
 
 def test_damage_is_noticed_and_named(tmp_path):
@@ -224,7 +224,7 @@ def test_damage_is_noticed_and_named(tmp_path):
     damaged.write_bytes(bytes(content))
     with pytest.raises(StoreError, match=r"row 2\) is damaged"):
         LineStore(damaged).line(2)
-    report = Report()
+    report = ImportReport()
     assert len(list(read_store(damaged, report))) == 7
     assert report.counts == {("error", "damaged line"): 1}
 

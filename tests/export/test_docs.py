@@ -1,4 +1,4 @@
-"""The code in docs/export.md, run as it stands: it prints what the model reads."""
+"""The code in docs/how-to/export.md, run as it stands: it prints what the model reads."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ from spikehtr.export import program
 from spikehtr.recognizer import Recognizer
 from spikehtr.weights import Loaded, load_model
 
-DOCS = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
 BLOCKS = {
     ("onnx" if "onnxruntime" in code else "torch"): code for code in re.findall(r"```python\n(.*?)```", DOCS, re.S)
 }
@@ -37,7 +37,7 @@ def run(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     Image.open(SAMPLE_LINE).save(folder / "another.png")
     monkeypatch.chdir(folder)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(BLOCKS[kind], "docs/export.md", "exec"), {})
+        exec(compile(BLOCKS[kind], "docs/how-to/export.md", "exec"), {})
     return printed.getvalue().splitlines()
 
 

@@ -185,5 +185,5 @@ def test_what_cannot_be_expressed_is_refused(tmp_path):
 
 
 def test_the_documentation_names_every_host_operation():
-    text = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "exported-files.md").read_text(encoding="utf-8")
     assert [name for name in OPERATIONS if f"`{name}`" not in text] == []

@@ -9,7 +9,7 @@ from conftest import ask_for
 from spikehtr.model.masking import column_mask, valid_mask
 from spikehtr.model.mixer import TokenConv
 from spikehtr.ops.triton import depthwise_op
-from spikehtr.ops.triton.depthwise_op import Plan, depthwise
+from spikehtr.ops.triton.depthwise_op import DepthwiseLaunch, depthwise
 
 
 def make(steps, channels, height, width, kernel, dtype=torch.float32):
@@ -28,7 +28,7 @@ def compare(case, tolerance):
     wide = x.float()
     plain = F.conv2d((wide * mask).flatten(0, 1), weight, padding=pad, groups=x.shape[2]).unflatten(0, x.shape[:2])
     expected = torch.autograd.grad([plain, wide * 1], [x, weight], [upstream.float(), other.float()], retain_graph=True)
-    y, sums, through = depthwise(x, weight, widths, Plan(x.dtype, want_sums=True, fork=True))
+    y, sums, through = depthwise(x, weight, widths, DepthwiseLaunch(x.dtype, want_sums=True, fork=True))
     found = torch.autograd.grad([y, through], [x, weight], [upstream, other])
     valid = y.float() * mask
     totals = torch.stack([valid.sum((3, 4)), valid.square().sum((3, 4))], 2).flatten(0, 1)  # [T*B, 2, C]
@@ -65,7 +65,7 @@ def test_half_precision():
 
 def test_what_is_not_asked_for_is_not_given():
     x, weight, widths, *_ = make(1, 4, 2, 5, (3, 3))
-    assert depthwise(x, weight, widths, Plan(torch.float32))[1:] == (None, None)
+    assert depthwise(x, weight, widths, DepthwiseLaunch(torch.float32))[1:] == (None, None)
 
 
 @pytest.mark.parametrize(("kernel", "size", "bias"), [(7, 3, True), (15, 40, False), (31, 33, False)])

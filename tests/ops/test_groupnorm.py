@@ -9,7 +9,7 @@ from spikehtr.config import LIFConfig
 from spikehtr.model.lif import Gelu, MultiStepLIF, NoNeuron
 from spikehtr.model.masking import MaskedGroupNorm, column_mask
 from spikehtr.ops.settings import Neuron
-from spikehtr.ops.triton.groupnorm_op import Plan, norm_neuron
+from spikehtr.ops.triton.groupnorm_op import GroupNormLaunch, norm_neuron
 
 NEURONS = {
     "none": NoNeuron(),
@@ -52,7 +52,7 @@ def reference(x, widths, norm, neuron, alpha, residual, gain):
 
 
 def fused(x, widths, norm, neuron, alpha, residual, gain):
-    plan = Plan(norm.groups, norm.eps, neuron.numbers, x.dtype)
+    plan = GroupNormLaunch(norm.groups, norm.eps, neuron.numbers, x.dtype)
     return norm_neuron(x, widths, norm.weight, norm.bias, plan, alpha, residual, gain)[0]
 
 
@@ -110,7 +110,7 @@ def test_both_gradients_meet_in_a_fork():
     upstream = upstream * column_mask(widths, 9)
     leaf = x.clone().requires_grad_()
     (expected,) = torch.autograd.grad([norm(leaf, widths), leaf * 1], leaf, [upstream, other])
-    plan = Plan(norm.groups, norm.eps, Neuron(), torch.float32, fork=True)
+    plan = GroupNormLaunch(norm.groups, norm.eps, Neuron(), torch.float32, fork=True)
     y, through = norm_neuron(leaf, widths, norm.weight, norm.bias, plan)
     assert torch.equal(through, x)
     (found,) = torch.autograd.grad([y, through], leaf, [upstream, other], retain_graph=True)
@@ -122,7 +122,7 @@ def test_both_gradients_meet_in_a_fork():
 def test_a_line_does_not_hang_on_padding_or_mates():
     """To the last bit: alone and without padding, or in a batch, padded to another tile, with dirt there."""
     x, widths, norm, _, _ = make(2, 12, 5, 75)
-    plan = Plan(norm.groups, norm.eps, NEURONS["atan"].numbers, torch.float32)
+    plan = GroupNormLaunch(norm.groups, norm.eps, NEURONS["atan"].numbers, torch.float32)
     alpha = torch.tensor(0.3, device=DEVICE)
     x[:, 1, :, :, 40:] = torch.nan
     widths[1] = 40

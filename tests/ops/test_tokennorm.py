@@ -10,7 +10,7 @@ from spikehtr.model.lif import Gelu, MultiStepLIF, NoNeuron
 from spikehtr.model.masking import TokenNorm
 from spikehtr.ops.settings import Neuron
 from spikehtr.ops.triton import tokennorm_op
-from spikehtr.ops.triton.tokennorm_op import Drop, Plan, fire, token_norm_neuron
+from spikehtr.ops.triton.tokennorm_op import Drop, TokenNormLaunch, fire, token_norm_neuron
 
 NEURONS = {
     "none": NoNeuron(),
@@ -47,7 +47,7 @@ def compare(steps, tokens, channels, name, tolerance, dtype=torch.float32):
         if way == "reference":
             y = added + neuron(norm(x))
         else:
-            plan = Plan(norm.eps, neuron.numbers, torch.float32)
+            plan = TokenNormLaunch(norm.eps, neuron.numbers, torch.float32)
             y = token_norm_neuron(x, norm.weight, norm.bias, plan, added)
         answers.append([y, *torch.autograd.grad(y, [x, added, norm.weight, norm.bias], upstream)])
     for expected, found in zip(*answers, strict=True):
@@ -87,7 +87,7 @@ def test_real_sizes(channels):
 def test_dropout_is_one_draw_for_all_steps_and_both_passes():
     """Without a neuron no result is 0, so a quotient of results is what dropout multiplied with."""
     norm, x = make_norm(32), draw(2, 40, 9, 32).requires_grad_()
-    plan = Plan(norm.eps, Neuron(), torch.float32, tokens=9)
+    plan = TokenNormLaunch(norm.eps, Neuron(), torch.float32, tokens=9)
     y = token_norm_neuron(x, norm.weight, norm.bias, plan)
     drop = Drop(torch.tensor([12], device=DEVICE), 0.25, 0.5)
     dropped = token_norm_neuron(x, norm.weight, norm.bias, plan._replace(drop=drop))
@@ -108,7 +108,7 @@ def test_dropout_is_one_draw_for_all_steps_and_both_passes():
 def test_units_are_drawn_evenly_and_apart():
     """Neighbours, tokens and seeds know nothing of each other."""
     norm, x = make_norm(64), draw(1, 1, 512, 64)
-    plan = Plan(norm.eps, Neuron(), torch.float32, tokens=512)
+    plan = TokenNormLaunch(norm.eps, Neuron(), torch.float32, tokens=512)
     kept = []
     for seed in (1, 2):
         drop = Drop(torch.tensor([seed], device=DEVICE), 0.5, 0.0)

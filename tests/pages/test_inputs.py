@@ -14,7 +14,7 @@ from PIL import Image
 
 from spikehtr.data.images import ImageError, frame_size
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import Names, Source, count_pages, find_sources, load_page
+from spikehtr.pages.inputs import ResultNames, Source, count_pages, find_sources, load_page
 from spikehtr.results.page import Page
 
 
@@ -27,7 +27,7 @@ def picture(path: Path, size: tuple[int, int] = (40, 30), shade: int = 200) -> P
 def names_of(inputs: list[object]) -> list[str]:
     sources, failures, _ = find_sources(map(str, inputs))
     assert not failures
-    names = Names()
+    names = ResultNames()
     return [job.name for source in sources for job in names.jobs(source)]
 
 

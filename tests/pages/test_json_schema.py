@@ -1,4 +1,4 @@
-"""The JSON that is written against the schema in docs/, by the few words of JSON Schema which that one uses."""
+"""The JSON that is written against the schema in the docs, by the few words of JSON Schema which that one uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pages_help import random_recognizer, simple_page
 from spikehtr.pages.digests import sealed
 from spikehtr.results.page import Page, Region, TextLine
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "spikehtr-page-1.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "reference" / "spikehtr-page-1.schema.json").read_text(encoding="utf-8")
+)
 KINDS = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
 KNOWN = {"$ref", "$defs", "$schema", "$id", "title", "description", "type", "const", "required", "properties", "items"}
 KNOWN |= {"additionalProperties", "minimum", "maximum", "minItems", "maxItems"}

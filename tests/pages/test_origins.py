@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from spikehtr.pages.inputs import Names, find_sources
+from spikehtr.pages.inputs import ResultNames, find_sources
 from spikehtr.pages.origins import FILE, Origins
 from spikehtr.results.page import Page
 
@@ -52,7 +52,7 @@ def test_a_source_keeps_the_name_it_got(tmp_path: Path) -> None:
 
     def names(*files: Path) -> list[str]:
         origins = Origins(tmp_path)
-        found, taken = find_sources(map(str, files)).sources, Names(origins)
+        found, taken = find_sources(map(str, files)).sources, ResultNames(origins)
         given = [taken._take(source.place.stem, source.origin) for source in found]
         for name, file in zip(given, files, strict=True):
             (tmp_path / f"{name}.txt").touch()
@@ -77,7 +77,7 @@ def test_a_page_file_is_the_page_it_names(same: bool, tmp_path: Path) -> None:
     (tmp_path / "mended" / "a.xml").write_text(Page("a.png", 40, 30, ()).to_page(), encoding="utf-8")
     (source,), _, _ = find_sources([str(tmp_path / "mended" / "a.xml")])
     assert source.origin == tmp_path / "mended" / "a.png"
-    assert Names(Origins(tmp_path))._take("a", source.origin) == ("a" if same else "a~2")
+    assert ResultNames(Origins(tmp_path))._take("a", source.origin) == ("a" if same else "a~2")
 
 
 def test_without_a_folder_nothing_is_noted_and_trouble_ends_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pages_help import random_recognizer, simple_page
 from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import open_gray
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import Failure, Names, find_sources
+from spikehtr.pages.inputs import Failure, ResultNames, find_sources
 from spikehtr.pages.page_lines import ReadOptions, is_line
 from spikehtr.pages.read_pages import read_pages
 from spikehtr.pages.rule_segmenter import find_lines
@@ -24,7 +24,7 @@ RECOGNIZER = random_recognizer()
 
 def read_all(inputs: list[Path], recognizer: Recognizer = RECOGNIZER, **options: object) -> list[Page | Failure]:
     sources, _, _ = find_sources(map(str, inputs))
-    names = Names()
+    names = ResultNames()
     jobs = [job for source in sources for job in names.jobs(source)]
     return [done.result for done in read_pages(recognizer, jobs, ReadOptions(find_lines, **options))]  # type: ignore[arg-type]
 
@@ -135,7 +135,7 @@ def test_an_unexpected_error_on_one_page_is_that_pages_failure(tmp_path: Path) -
         return find_lines(image)
 
     sources, _, _ = find_sources(map(str, files))
-    names = Names()
+    names = ResultNames()
     jobs = [job for source in sources for job in names.jobs(source)]
     results = [done.result for done in read_pages(RECOGNIZER, jobs, ReadOptions(find))]  # type: ignore[arg-type]
     assert [type(result).__name__ for result in results] == ["Page", "Failure", "Page"]
@@ -154,7 +154,7 @@ def test_lines_and_pages_are_told_apart_by_shape(width: int, height: int, expect
 def test_a_line_too_small_to_read_gets_a_remark(size: tuple[int, int], rows: int | None, tmp_path: Path) -> None:
     Image.new("L", size, 255).save(tmp_path / "a.png")
     sources, _, _ = find_sources([str(tmp_path / "a.png")])
-    jobs = list(Names().jobs(sources[0]))
+    jobs = list(ResultNames().jobs(sources[0]))
     (done,) = read_pages(RECOGNIZER, jobs, ReadOptions(find_lines, mode="line"))
     if rows is None:  # scaled down to the widest that is read
         rows = round(RECOGNIZER.config.data.max_width / 100)

@@ -13,12 +13,13 @@ from PIL import Image
 from crash_help import POISON, SLOW, find_or_crash
 from pages_help import random_recognizer, simple_page
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import Failure, Names, PageJob, find_sources
+from spikehtr.pages.inputs import Failure, PageJob, ResultNames, find_sources
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions
 from spikehtr.pages.page_stages import PageResult
 from spikehtr.pages.read_pages import read_pages
 from spikehtr.pages.shard import Shard
+from spikehtr.pages.worker_pool import WorkerPool
 from spikehtr.results import Page
 
 RECOGNIZER = random_recognizer()
@@ -33,9 +34,9 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[PageJob]:
         if number in (2, 4):
             image.putpixel((0, 0), POISON if number == 2 else SLOW)
         image.save(folder / f"{number}.png")
-    (folder / "5.png").write_bytes(b"")
+    (folder / "5.png").write_bytes((folder / "5.png").read_bytes()[:5000])  # cut short
     sources, _, _ = find_sources([str(folder)])
-    names = Names()
+    names = ResultNames()
     return [job for source in sources for job in names.jobs(source)]
 
 
@@ -87,7 +88,7 @@ def test_a_segmenter_that_cannot_be_sent_is_used_by_threads(jobs: list[PageJob])
 
 
 def test_few_pages_start_no_process(jobs: list[PageJob]) -> None:
-    with patch("spikehtr.pages.read_pages.WorkerPool", side_effect=AssertionError):
+    with patch.object(WorkerPool, "__init__", side_effect=AssertionError):
         assert len(list(read_pages(RECOGNIZER, jobs[:2], ReadOptions(find_or_crash, workers=2)))) == 2
 
 
@@ -139,7 +140,7 @@ def test_paths_of_folders_do_not_decide_a_shard(tmp_path: Path) -> None:
             Image.new("L", (40, 30)).save(tmp_path / box / f"{number}.png")
     parts = []
     for box in ("a", "b"):
-        names = Names()
+        names = ResultNames()
         sources = find_sources([str(tmp_path / box)]).sources
         parts.append([Shard(1, 2).has(job.name) for source in sources for job in names.jobs(source)])
     assert parts[0] == parts[1]

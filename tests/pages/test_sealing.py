@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spikehtr.data.formats import alto, page, xml
-from spikehtr.data.samples import Report
+from spikehtr.data.formats import alto_xml, page_xml, xml
+from spikehtr.data.samples import ImportReport
 from spikehtr.pages.digests import is_intact, sealed
 from spikehtr.pages.origins import SUFFIX, Format
 from spikehtr.results.page import Page, Region, TextLine
@@ -33,12 +33,12 @@ def test_a_sealed_file_is_intact_and_still_of_its_format(form: Format, tmp_path:
         return
     file = tmp_path / f"p{SUFFIX[form]}"
     file.write_bytes(FILES[form])
-    report = Report()
+    report = ImportReport()
     root = xml.load(file, report)
     assert root is not None
     assert not report.problems
     if form != "hocr":
-        (line,) = {"page": page.parse, "alto": alto.parse}[form](root).lines
+        (line,) = {"page": page_xml.parse, "alto": alto_xml.parse}[form](root).lines
         assert line.id == "l"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from spikehtr.data.formats import alto, page
+from spikehtr.data.formats import alto_xml, page_xml
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.word_boxes import slice_box
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
@@ -49,7 +49,7 @@ TEXTS = ["Évrard <&>", "", "œ\u0301x"]
 EMPTY = Page("nothing.png", 10, 10, ())
 
 
-@pytest.mark.parametrize(("written", "parse"), [(PAGE.to_page(), page.parse), (PAGE.to_alto(), alto.parse)])
+@pytest.mark.parametrize(("written", "parse"), [(PAGE.to_page(), page_xml.parse), (PAGE.to_alto(), alto_xml.parse)])
 def test_our_readers_find_the_same_ids_texts_and_places(written: str, parse: object) -> None:
     read = parse(etree.fromstring(written.encode()))  # type: ignore[operator]
     assert (read.image, read.size) == (PAGE.image, (PAGE.width, PAGE.height))

@@ -9,8 +9,8 @@ from spikehtr import SpikeHTR
 from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset
+from spikehtr.training.datasets import _drawn
 from spikehtr.training.finetune import change_charset, starting_weights
-from spikehtr.training.sets import _drawn
 from spikehtr.weights import Loaded
 
 letters = st.text("abcdefgh", min_size=1)

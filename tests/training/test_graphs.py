@@ -11,7 +11,7 @@ from spikehtr.data.batching import Batch, Lines
 from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.graphs import GraphedUpdate, make_step, pad_batch
-from spikehtr.training.loop import Run
+from spikehtr.training.loop import TrainingRun
 from spikehtr.training.optim import make_optimizer
 from spikehtr.training.step import Moment
 
@@ -138,7 +138,7 @@ def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):
         config = config.with_overrides({"model.mixer.dropout": 0.0, "model.mixer.drop_path": 0.0})
         lines = Lines(store, store.rows(), store.charset, config.data.max_width)
         (tmp_path / str(number)).mkdir()
-        run = Run(config, lines, None, tmp_path / str(number), make_fabric("cuda", precision="fp32"))
+        run = TrainingRun(config, lines, None, tmp_path / str(number), make_fabric("cuda", precision="fp32"))
         run.fit(tell=(told := Epochs()))
         losses.append([epoch.values["loss"] for epoch in told])
         assert (getattr(run.take, "graphed", None) is not None) == graphs

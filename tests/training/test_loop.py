@@ -3,8 +3,8 @@ import torch
 from training_help import Epochs, Killed, run
 
 from spikehtr import Recognizer
-from spikehtr.training.loop import BEST, Run, TrainingError
-from spikehtr.training.telling import MEASURED
+from spikehtr.training.loop import BEST, TrainingError, TrainingRun
+from spikehtr.training.monitoring import MEASURED
 from spikehtr.weights import load_model
 
 
@@ -33,7 +33,7 @@ def test_every_step_and_every_validation_shows_life(store, tmp_path):
 def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, whole, tmp_path, at, monkeypatch):
     whole, _ = whole
     killed = run(store, tmp_path / "killed")
-    step = Run._train_on
+    step = TrainingRun._train_on
 
     def until(self, batch, indices):
         if self.step == at:
@@ -41,7 +41,7 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, whole, 
         return step(self, batch, indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_train_on", until)
+        patch.setattr(TrainingRun, "_train_on", until)
         with pytest.raises(Killed):
             killed.fit(save_every=1)
     resumed = run(store, tmp_path / "killed")
@@ -62,7 +62,7 @@ def test_a_kill_before_validation_does_not_lose_it(store, whole, tmp_path, monke
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_validate", killed)
+        patch.setattr(TrainingRun, "_validate", killed)
         with pytest.raises(Killed):
             run(store, tmp_path / "killed").fit(save_every=1)
     resumed, again = run(store, tmp_path / "killed"), Epochs()
@@ -79,14 +79,14 @@ def test_a_run_that_is_asked_to_stop_does_so_after_the_step_and_goes_on_exactly(
 ):
     whole, _ = whole
     stopped = run(store, tmp_path / "stopped")
-    step = Run._train_on
+    step = TrainingRun._train_on
 
     def ask(self, batch, indices):
         self.stopping = self.step == at
         return step(self, batch, indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_train_on", ask)
+        patch.setattr(TrainingRun, "_train_on", ask)
         stopped.fit()
     assert stopped.step == at + 1
     resumed = run(store, tmp_path / "stopped")
@@ -151,7 +151,7 @@ def test_resuming_with_other_lines_is_refused(store, tmp_path):
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_what_is_no_number_names_the_lines_and_keeps_the_last_good_checkpoint(store, tmp_path, monkeypatch, what):
     broken = run(store, tmp_path / "r")
-    step = Run._train_on
+    step = TrainingRun._train_on
 
     def poisoned(self, batch, indices):
         numbers = step(self, batch, indices).clone()
@@ -159,7 +159,7 @@ def test_what_is_no_number_names_the_lines_and_keeps_the_last_good_checkpoint(st
             numbers[MEASURED.index(what)] = float("nan")
         return numbers
 
-    monkeypatch.setattr(Run, "_train_on", poisoned)
+    monkeypatch.setattr(TrainingRun, "_train_on", poisoned)
     with pytest.raises(TrainingError, match=r"not finite at step 4; look at its lines: 0000"):
         broken.fit(save_every=2)
     again = run(store, tmp_path / "r")
@@ -172,7 +172,7 @@ def test_out_of_memory_names_the_batch_and_what_to_change(store, tmp_path, monke
     def full(self, batch, indices):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(Run, "_train_on", full)
+    monkeypatch.setattr(TrainingRun, "_train_on", full)
     with pytest.raises(
         TrainingError, match=r"a batch of 8 lines, 24 x \d+ px, T = 1: lower training.batch_size \(now 8"
     ):
@@ -183,7 +183,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(store, tmp_path, monkeypa
     def broken(self, batch, indices):
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(Run, "_train_on", broken)
+    monkeypatch.setattr(TrainingRun, "_train_on", broken)
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         run(store, tmp_path / "r").fit()
 

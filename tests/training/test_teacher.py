@@ -13,8 +13,8 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.registry import build
 from spikehtr.text import Charset
 from spikehtr.training.job import Job, carry_out
-from spikehtr.training.loop import Run, TrainingError
-from spikehtr.training.losses import Part, distillation
+from spikehtr.training.loop import TrainingError, TrainingRun
+from spikehtr.training.losses import Share, distillation
 from spikehtr.training.teacher import Teacher, load_teacher, mean_over
 from spikehtr.weights import load_model, save_model
 
@@ -50,8 +50,8 @@ def test_the_loss_is_torch_s_and_ignores_padding():
     disturbed = logits.clone()
     disturbed[1, 2:] += 3
     assert distillation(disturbed, lengths, wanted) == distillation(logits, lengths, wanted)
-    one = Part(torch.tensor([1.0, 0.0]), 2, torch.tensor(6.0))
-    other = Part(torch.tensor([0.0, 1.0]), 2, torch.tensor(6.0))
+    one = Share(torch.tensor([1.0, 0.0]), 2, torch.tensor(6.0))
+    other = Share(torch.tensor([0.0, 1.0]), 2, torch.tensor(6.0))
     parts = sum(distillation(logits, lengths, wanted, part) for part in (one, other))
     assert parts == pytest.approx(expected.item(), rel=1e-5)
     certain = F.one_hot(torch.zeros(2, 4, dtype=torch.long), 5).float()  # 0 log 0 is 0
@@ -80,7 +80,7 @@ def trained(store, tmp_path, teacher, **changes):
     config = settings(**changes)
     lines = Lines(store, store.rows(), store.charset, config.data.max_width)
     tmp_path.mkdir(exist_ok=True)
-    run, told = Run(config, lines, None, tmp_path, teacher=teacher), Epochs()
+    run, told = TrainingRun(config, lines, None, tmp_path, teacher=teacher), Epochs()
     return run, told
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 from conftest import draw_line
 from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
-from spikehtr.training.sets import held_out, split_rows, training_sets
+from spikehtr.training.datasets import held_out, split_rows, training_sets
 
 MARKED = {"train": 4, "validation": 2, "test": 1}
 

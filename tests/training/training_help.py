@@ -3,7 +3,7 @@
 from conftest import MICRO
 from spikehtr.config import Config
 from spikehtr.data.batching import Lines
-from spikehtr.training.loop import Run
+from spikehtr.training.loop import TrainingRun
 
 SETTINGS = MICRO | {
     "model.height": 24,
@@ -23,7 +23,7 @@ def run(store, folder, *, max_minutes=None, start=None, **changes):
     lines = Lines(store, store.rows(), store.charset, config.data.max_width)
     held_out = Lines(store, store.rows()[:6], store.charset, config.data.max_width, labelled=False)
     folder.mkdir(exist_ok=True)
-    return Run(config, lines, held_out, folder, max_minutes=max_minutes, start=start)
+    return TrainingRun(config, lines, held_out, folder, max_minutes=max_minutes, start=start)
 
 
 class Epochs(list):

@@ -21,14 +21,14 @@ _UNITS, _LAYERS, _RECURRENT_DROPOUT = 256, 5, 0.5
 class CNNBLSTM(Baseline):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__(config, vocab_size)
-        channels: list[int] = [config.in_channels, *map(self.wide, _CHANNELS)]
+        channels: list[int] = [config.in_channels, *map(self.scaled_width, _CHANNELS)]
         self.convs = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise(channels))
         self.norms = nn.ModuleList(map(nn.BatchNorm2d, channels[1:]))
         dim = channels[-1] * (config.height >> _POOLED)
         self.shortcut = self.preview_head(dim)
-        self.blstm = BLSTM(dim, self.wide(_UNITS), _LAYERS, self.drop(_RECURRENT_DROPOUT))
+        self.blstm = BLSTM(dim, self.scaled_width(_UNITS), _LAYERS, self.drop(_RECURRENT_DROPOUT))
         self.dropout = nn.Dropout(self.drop(_RECURRENT_DROPOUT))
-        self.head = nn.Linear(2 * self.wide(_UNITS), vocab_size)
+        self.head = nn.Linear(2 * self.scaled_width(_UNITS), vocab_size)
 
     def features(self, ink: Tensor, own: Columns) -> Tensor:
         x = ink  # [B, C, H, W]

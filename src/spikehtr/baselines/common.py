@@ -99,7 +99,7 @@ class Baseline(Network, ABC):
         """A linear `shortcut` for tokens of width `dim`, where the reducer needs one."""
         return Shortcut(dim, self.vocab_size) if self.reduces else None
 
-    def wide(self, width: int, multiple: int = 1) -> int:
+    def scaled_width(self, width: int, multiple: int = 1) -> int:
         """A published width at the configured scale."""
         return multiple * max(1, round(width * self.config.baseline.scale / multiple))
 

@@ -24,7 +24,7 @@ _EPS = 1e-6
 class HTRVT(Baseline):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__(config, vocab_size)
-        dim = self.wide(_DIM, multiple=2 * _HEADS)  # so that heads and quarters are whole
+        dim = self.scaled_width(_DIM, multiple=2 * _HEADS)  # so that heads and quarters are whole
         self.shortcut = self.preview_head(dim)
         channels = dim // 4
         self.stem = nn.Conv2d(config.in_channels, channels, 3, (2, 1), padding=1, bias=False)
@@ -35,7 +35,7 @@ class HTRVT(Baseline):
             self.blocks.append(ResidualBlock(dim // part, dim // part))
             channels = dim // part
         self.mask_token = nn.Parameter(torch.randn(dim) * 0.02)
-        self.layers = nn.ModuleList(Layer(dim) for _ in range(_LAYERS))
+        self.layers = nn.ModuleList(TransformerLayer(dim) for _ in range(_LAYERS))
         self.norm = nn.LayerNorm(dim, eps=_EPS)
         self.head = nn.Linear(dim, vocab_size)
         for module in self.modules():
@@ -65,7 +65,7 @@ class HTRVT(Baseline):
         return line_norm(self.head(self.norm(z)), inside[..., None])
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     """A pre-norm transformer layer: [B, L, d], inside [B, L] -> [B, L, d]"""
 
     def __init__(self, dim: int) -> None:

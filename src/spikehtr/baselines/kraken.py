@@ -23,12 +23,12 @@ _MAP_DROPOUT, _HEAD_DROPOUT = 0.1, 0.5  # the first drops whole channels
 class Kraken(Baseline):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__(config, vocab_size)
-        channels: list[int] = [config.in_channels, *(self.wide(width) for width, _ in _CONVS)]
+        channels: list[int] = [config.in_channels, *(self.scaled_width(width) for width, _ in _CONVS)]
         self.convs = nn.ModuleList(
             nn.Conv2d(a, b, (3, kernel), padding=(1, kernel // 2))
             for (a, b), (_, kernel) in zip(pairwise(channels), _CONVS, strict=True)
         )
-        units, dim = self.wide(_UNITS), channels[-1] * (config.height >> _POOLED)
+        units, dim = self.scaled_width(_UNITS), channels[-1] * (config.height >> _POOLED)
         self.shortcut = self.preview_head(dim)
         self.blstms = nn.ModuleList(BLSTM(width, units) for width in [dim] + [2 * units] * (_LAYERS - 1))
         self.head = nn.Linear(2 * units, vocab_size)

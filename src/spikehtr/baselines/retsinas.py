@@ -21,18 +21,18 @@ _RECURRENT_DROPOUT, _HEAD_DROPOUT = 0.2, 0.5
 class Retsinas(Baseline):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__(config, vocab_size)
-        channels = self.wide(_STEM)
+        channels = self.scaled_width(_STEM)
         self.stem = nn.Conv2d(config.in_channels, channels, 7, (4, 2), padding=3)
         self.stages = nn.ModuleList()
         for blocks, width in _STAGES:
-            inputs = [channels] + [self.wide(width)] * (blocks - 1)
-            channels = self.wide(width)
+            inputs = [channels] + [self.scaled_width(width)] * (blocks - 1)
+            channels = self.scaled_width(width)
             self.stages.append(nn.ModuleList(ResidualBlock(c, channels) for c in inputs))
         # The auxiliary loss trains it (weight 0.1), and with the reducer on it is the preview.
         self.shortcut = Shortcut(channels, vocab_size, kernel=3, dropout=self.drop(_HEAD_DROPOUT))
-        self.blstm = BLSTM(channels, self.wide(_UNITS), _LAYERS, self.drop(_RECURRENT_DROPOUT))
+        self.blstm = BLSTM(channels, self.scaled_width(_UNITS), _LAYERS, self.drop(_RECURRENT_DROPOUT))
         self.dropout = nn.Dropout(self.drop(_HEAD_DROPOUT))
-        self.head = nn.Linear(2 * self.wide(_UNITS), vocab_size)
+        self.head = nn.Linear(2 * self.scaled_width(_UNITS), vocab_size)
 
     def features(self, ink: Tensor, own: Columns) -> Tensor:
         x = F.relu(own(self.stem(ink)))  # [B, 32, H/4, W/2]

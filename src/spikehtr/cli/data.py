@@ -28,7 +28,7 @@ from spikehtr.files import whole_file
 
 if TYPE_CHECKING:
     from spikehtr.data.check import DataCheck
-    from spikehtr.data.samples import Report
+    from spikehtr.data.samples import ImportReport
 
 Sources = Annotated[
     list[str],
@@ -71,7 +71,7 @@ def check(
     if output:
         writable(output)
     from spikehtr.data.check import check_data
-    from spikehtr.training.checking import what_stops
+    from spikehtr.training.dry_run import what_stops
     from spikehtr.training.job import Job
     from spikehtr.weights import load_model
 
@@ -236,14 +236,14 @@ def _print_splits(found: DataCheck) -> None:
     _print_left_out(found.report)
 
 
-def _print_left_out(report: Report) -> None:
+def _print_left_out(report: ImportReport) -> None:
     from spikehtr.data.samples import machine_lines_remark
 
     if report.machine_read and report.used:  # where none is left, that is an error
         typer.echo(machine_lines_remark(report.machine_read, report.used))
 
 
-def _print_problems(report: Report, every: bool, verb: str = "check") -> None:
+def _print_problems(report: ImportReport, every: bool, verb: str = "check") -> None:
     """Errors first, then warnings, the commonest first: an example of each kind, or all."""
     if not report.counts:
         typer.echo("nothing to mend")

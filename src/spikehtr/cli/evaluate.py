@@ -239,7 +239,7 @@ def _rows(store: LineStore, source: str, split: str, alone: bool) -> Indices:
         return store.rows()
     found = store.rows(split)  # type: ignore[arg-type]
     if split == "validation" and alone and not len(found) and not len(store.rows("train")) and len(store.unmarked()):
-        from spikehtr.training.sets import held_out, split_rows
+        from spikehtr.training.datasets import held_out, split_rows
 
         typer.echo(f"{source}, as a training on it alone has it: {held_out(store)}", err=True)
         return split_rows(store)[1]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spikehtr.training.telling import Pulse, Told
+    from spikehtr.training.monitoring import LogEntry, RunProgress
 
 # Seconds of silence before a line is said within an epoch, where no bar is drawn: the first soon, later ones rarely.
 _QUIET = (30, 60, 120, 300, 600)
@@ -47,7 +47,7 @@ class TrainingProgress:
         if self._bar is not None:
             self._bar(0.0, f"reading lines, {lines} so far")
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: LogEntry) -> None:
         self._loss = f"loss {told.values['loss']:.4f}"
         if told.epoch_ended:
             cer = "" if told.cer is None else f", validation CER {told.cer:.2%}{' (best)' if told.best else ''}"
@@ -55,7 +55,7 @@ class TrainingProgress:
             self._say(f"epoch {told.epoch}, step {told.step}: {self._loss}{cer}, {speed}, {left} left")
             self._said = time.monotonic()
 
-    def beat(self, pulse: Pulse) -> None:
+    def beat(self, pulse: RunProgress) -> None:
         what = "validating" if pulse.validating else f"epoch {pulse.epoch}"
         what += f", {pulse.done} of {pulse.of} {'lines' if pulse.validating else 'batches'}"
         left = f", about {spoken(_left(pulse))} left" if pulse.progress else ""
@@ -86,7 +86,7 @@ def training_progress(say: Callable[[str], None]) -> Iterator[TrainingProgress]:
         )
 
 
-def _left(so_far: Told | Pulse) -> float:
+def _left(so_far: LogEntry | RunProgress) -> float:
     return so_far.seconds / so_far.progress - so_far.seconds
 
 

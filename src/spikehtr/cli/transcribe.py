@@ -20,7 +20,6 @@ from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.pages.protected_results import FileState
-    from spikehtr.pages.shard import Shard
     from spikehtr.pages.transcribe_run import TranscribeRun
 
 
@@ -152,6 +151,7 @@ def transcribe(
     from spikehtr.pages.inputs import find_sources
     from spikehtr.pages.page_lines import ReadOptions
     from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
+    from spikehtr.pages.shard import Shard
     from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED

@@ -12,26 +12,43 @@ from spikehtr.config.model_section import BelowOne, Count, Fraction, NonNegative
 class AugmentConfig(Section):
     """Training augmentation (Table 10). A strength of 0 switches an operation off; the paper gives no strengths."""
 
-    probability: Fraction = 0.5  # that a line meets an operation; drawn for each line and operation
-    rotate: NonNegative = 1.0  # degrees, either way
-    shear: NonNegative = 0.3  # tangent of the slant, either way
-    scale: BelowOne = 0.1  # share of the height, either way
-    shift: Fraction = 0.04  # share of the height, up or down
-    stretch: BelowOne = 0.15  # share of the width, either way
-    elastic: NonNegative = 1.5  # largest displacement, pixels
-    noise: NonNegative = 0.03  # standard deviation, of the range 0 to 1
-    sharpen: NonNegative = 0.7  # how much of the detail is added
-    stroke: Fraction = 0.5  # how far erosion or dilation is blended in
-    invert: Fraction = 0.0  # probability of black and white changing places; off in the paper
-    blank: BelowOne = (
-        0.0  # share of the lines that are shown without their ink and text: empty paper is to read as nothing
-    )
+    probability: Fraction = 0.5
+    """Probability that a line meets an operation; drawn for each line and operation."""
+    rotate: NonNegative = 1.0
+    """Largest rotation, degrees, either way."""
+    shear: NonNegative = 0.3
+    """Largest tangent of the slant, either way."""
+    scale: BelowOne = 0.1
+    """Largest change of the height, as a share of it, either way."""
+    shift: Fraction = 0.04
+    """Largest shift up or down, as a share of the height."""
+    stretch: BelowOne = 0.15
+    """Largest change of the width, as a share of it, either way."""
+    elastic: NonNegative = 1.5
+    """Largest displacement of the elastic warp, pixels."""
+    noise: NonNegative = 0.03
+    """Standard deviation of the noise, of the range 0 to 1."""
+    sharpen: NonNegative = 0.7
+    """How much of the detail is added."""
+    stroke: Fraction = 0.5
+    """How far erosion or dilation of the strokes is blended in."""
+    invert: Fraction = 0.0
+    """Probability that black and white change places."""
+    blank: BelowOne = 0.0
+    """Share of the lines that are shown without ink and text, so that empty paper is read as nothing."""
 
 
 class DataConfig(Section):
-    max_width: Count = 512  # a wider line is scaled down with its aspect kept
-    straighten: bool = False  # lines are made level, and empty rows above and below cut off, before they are scaled
-    train_lines: Annotated[int, Field(ge=0)] = 0  # train on so many lines, drawn by training.seed; 0: on all
+    """How lines are read and scaled."""
+
+    max_width: Count = 512
+    """A wider line is scaled down to this, pixels, with its aspect kept."""
+    straighten: bool = False
+    """Make lines level, and cut off empty rows above and below, before they are scaled."""
+    train_lines: Annotated[int, Field(ge=0)] = 0
+    """Train on so many lines, drawn by training.seed; 0: on all."""
     workers: Annotated[int, Field(ge=0)] = 4
-    cache_mb: Annotated[int, Field(ge=0)] = 2048  # memory for decoded lines, shared out over the workers
+    """Threads that read lines."""
+    cache_mb: Annotated[int, Field(ge=0)] = 2048
+    """Memory for decoded lines, MB, shared out over the workers."""
     augment: AugmentConfig = AugmentConfig()

@@ -1,6 +1,6 @@
 """The `model` part of the settings: everything that shapes a network. Defaults are the paper's base tier.
 
-Where the paper gives no value, the field's comment says so.
+The sentence below each setting is what docs/reference/settings.md says of it (`python tools/write_reference.py`).
 """
 
 from __future__ import annotations
@@ -29,41 +29,67 @@ class Section(BaseModel):
 class LIFConfig(Section):
     """Eq. 1. The paper names the terms; decay, threshold and surrogate are our reading."""
 
-    decay: Fraction = 0.5  # tau: what is left of the membrane after one step
-    threshold: Positive = 1.0  # V_th
+    decay: Fraction = 0.5
+    """Share of the membrane that is left after one step (tau)."""
+    threshold: Positive = 1.0
+    """Membrane at which a neuron fires (V_th)."""
     surrogate: Literal["atan", "sigmoid"] = "atan"
-    surrogate_alpha: Positive = 2.0  # larger is narrower
-    start_bias: float = 0.0  # of the norm that drives a neuron, before training; below 0 fewer neurons fire
-    # Of the membrane above threshold, for each further spike of a burst (encoder.pw1_burst, mixer.burst). Multiples of
-    # 1/64, and theirs, are exact in every precision.
+    """Function whose derivative stands in for the step's in the backward pass."""
+    surrogate_alpha: Positive = 2.0
+    """Sharpness of the surrogate; larger is narrower."""
+    start_bias: float = 0.0
+    """Bias of the norms that drive neurons, before training; below 0 fewer neurons fire."""
     burst_step: Annotated[float, Field(gt=0, multiple_of=1 / 64)] = 0.5
+    """Membrane above threshold for each further spike of a burst; multiples of 1/64 are exact in every precision."""
 
 
 class InkCoderConfig(Section):
     """Appendix A. The paper gives the operators, not the constants: these were set by eye on real lines."""
 
     evidence: Literal["both", "intensity", "edge"] = "both"
-    theta: Literal["scheduled", "fixed"] = "scheduled"  # fixed: the middle of theta_min and theta_max at every step
-    blur: Count = 3  # side of the box that smooths the line, pixels, odd
-    density: Count = 5  # side of the box whose mean is the local density, odd
-    edge_scale: Count = 2  # s of the second, coarser edge map
+    """What counts as ink: darkness and edges, or one of them alone."""
+    theta: Literal["scheduled", "fixed"] = "scheduled"
+    """Whether the gates' threshold moves from theta_min to theta_max over the steps, or stays in their middle."""
+    blur: Count = 3
+    """Side of the box that smooths the line, pixels, odd."""
+    density: Count = 5
+    """Side of the box whose mean is the local density, pixels, odd."""
+    edge_scale: Count = 2
+    """Factor by which the line is made smaller for the second, coarser edge map (s)."""
     q_low: Fraction = 0.02
+    """Quantile of a line's grey levels that counts as ink."""
     q_high: Fraction = 0.75
+    """Quantile of a line's grey levels that counts as paper."""
     q_edge: Fraction = 0.97
+    """Quantile of a line's edge magnitudes that counts as a full edge."""
     kappa_int: Positive = 12.0
+    """Sharpness of the gate that keeps edges only where there is ink."""
     tau_int: Fraction = 0.25
+    """Intensity at which that gate is half open."""
     kappa_edge: Positive = 16.0
+    """Sharpness of the gate that keeps edges only beside other edges."""
     tau_edge: Fraction = 0.12
+    """Local density of edges at which that gate is half open."""
     kappa_density: Positive = 20.0
+    """Sharpness of the gate that removes speckle from the evidence."""
     tau_density: Fraction = 0.12
+    """Local density of evidence at which that gate is half open."""
     gamma_density: Positive = 1.0
+    """Exponent of that gate."""
     theta_min: Fraction = 0.20
+    """Threshold of the gates at the first step."""
     theta_max: Fraction = 0.50
+    """Threshold of the gates at the last step."""
     gamma_theta: Positive = 1.0
-    a0: Positive = 12.0  # gate sharpness at the first step, before the two learned scalars
-    eta_a: Fraction = 0.2  # share of the sharpness that is gone at the last step
+    """Exponent of the way from the first threshold to the last."""
+    a0: Positive = 12.0
+    """Sharpness of the gates at the first step, before the two learned scalars."""
+    eta_a: Fraction = 0.2
+    """Share of that sharpness that is gone at the last step."""
     s_w: Positive = 4.0
+    """Slope of the change from intensity to edges over the steps."""
     b_w: float = -0.5
+    """Offset of that change."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -79,24 +105,40 @@ class InkCoderConfig(Section):
 class EncoderConfig(Section):
     """The spiking 2D encoder (Section 3.3)."""
 
-    depths: Annotated[tuple[Count, Count, Count], Field(strict=False)] = (1, 1, 5)  # ConvMix2d blocks in each stage
-    channels: Annotated[tuple[Count, Count] | None, Field(strict=False)] = None  # of stages 1, 2; None: dim/4, dim/2
-    stem_stride: Stride = (1, 1)  # above 1: a coarser grid from the start, with InkCoder's gates pooled to it
-    strides: Annotated[tuple[Stride, Stride, Stride], Field(strict=False)] = ((1, 1), (2, 2), (2, 2))  # of the stages
-    expansion: Positive = 4.0  # PW1 widens by this
-    kernel: Count = 5  # of the depthwise convolution, odd
-    norm_groups: Count = 8  # of every GroupNorm; lowered to a divisor where the width asks for it
-    # all (the paper), or read: those whose spikes a product reads, which are PW1's, or with spikes_first all.
+    depths: Annotated[tuple[Count, Count, Count], Field(strict=False)] = (1, 1, 5)
+    """ConvMix2d blocks in each of the three stages."""
+    channels: Annotated[tuple[Count, Count] | None, Field(strict=False)] = None
+    """Channels of stages 1 and 2; unset: dim/4 and dim/2."""
+    stem_stride: Stride = (1, 1)
+    """Height and width stride of the stem; above 1 the grid is coarser from the start, InkCoder's gates are pooled."""
+    strides: Annotated[tuple[Stride, Stride, Stride], Field(strict=False)] = ((1, 1), (2, 2), (2, 2))
+    """Height and width strides of the three stages; with the stem's, the widths must multiply to 4."""
+    expansion: Positive = 4.0
+    """Factor by which PW1 widens a block."""
+    kernel: Count = 5
+    """Side of the depthwise convolutions, odd."""
+    norm_groups: Count = 8
+    """Groups of every GroupNorm; lowered to a divisor where the width asks for it."""
     neurons: Neurons = "all"
-    spikes_first: bool = False  # neuron before each convolution, sums after its norm: every convolution reads spikes
-    bypass: bool = True  # membrane shortcut, Eq. 8; none with spikes_first, or without all neurons
-    bypass_init: float = 0.05  # alpha at the start ("near 0")
-    pw1_start_bias: float | None = None  # lif.start_bias for PW1, whose neurons have no shortcut; None: as all others
-    pw1_burst: Burst = 1  # most spikes of one of PW1's neurons in a step; the paper: 1
-    dual_resolution: bool = True  # Eq. 9
+    """All neurons of the paper, or only those whose spikes a product reads (PW1's; with spikes_first all)."""
+    spikes_first: bool = False
+    """Neuron before each convolution and sums after its norm, so that every convolution reads spikes."""
+    bypass: bool = True
+    """Membrane shortcut (Eq. 8); there is none with spikes_first or neurons=read."""
+    bypass_init: float = 0.05
+    """Weight alpha of the shortcut before training (the paper: near 0)."""
+    pw1_start_bias: float | None = None
+    """As lif.start_bias, for PW1 alone, whose neurons have no shortcut; unset: as all others."""
+    pw1_burst: Burst = 1
+    """Most spikes of one of PW1's neurons in a step (the paper: 1)."""
+    dual_resolution: bool = True
+    """Dual-resolution fusion (Eq. 9)."""
     downsample: Literal["mix", "avg", "max"] = "mix"
-    dropout: BelowOne = 0.0  # share of PW1's channels that are silent for a line in training; none in the paper
-    drop_path: BelowOne = 0.0  # stochastic depth over the ConvMix2d blocks; the paper ramps it over the mixer's
+    """Pooling of the fusion: averages and maxima mixed, or one of them alone."""
+    dropout: BelowOne = 0.0
+    """Share of PW1's channels that are silent for a line in training."""
+    drop_path: BelowOne = 0.0
+    """Stochastic depth over the ConvMix2d blocks, ramped up to this at the last."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -116,11 +158,17 @@ class ReducerConfig(Section):
     """Keep-and-merge (Section 3.4)."""
 
     mode: Literal["keep-and-merge", "none", "prune-only", "merge-only"] = "keep-and-merge"
-    tau: Fraction = 0.88  # a position is kept when its blank posterior is below this
-    eta: NonNegative = 1.0  # and when its entropy (nats) is above this; no value in the paper
-    gamma: Fraction = 0.70  # at least this share of a line's positions is kept
-    k: Count = 3  # longest span that is merged into one token
-    preview_gradient: bool = False  # let gradients flow back through the preview (an ablation)
+    """How lines are shortened: kept and merged as in the paper, not at all, or one of its two ablations."""
+    tau: Fraction = 0.88
+    """A position is kept when its blank posterior is below this."""
+    eta: NonNegative = 1.0
+    """A position is kept when its entropy, in nats, is above this; the paper gives no value."""
+    gamma: Fraction = 0.70
+    """At least this share of a line's positions is kept."""
+    k: Count = 3
+    """Longest span of positions that is merged into one token."""
+    preview_gradient: bool = False
+    """Let gradients flow back through the preview (an ablation)."""
 
     @property
     def longest(self) -> int:
@@ -132,18 +180,29 @@ class MixerConfig(Section):
     """The 1D sequence mixer (Section 3.5)."""
 
     blocks: Annotated[tuple[Block, ...], Field(strict=False)] = ("LA", "QK", "QK", "LK", "LK", "LA")
-    layout: Literal["auto", "all-LA", "all-QK", "all-LK"] = "auto"  # auto: `blocks` as they stand
+    """Token operator of each block, in order."""
+    layout: Literal["auto", "all-LA", "all-QK", "all-LK"] = "auto"
+    """`blocks` as they stand, or one operator in all of them."""
     heads: Count = 12
+    """Heads of the token operators."""
     mlp_ratio: Positive = 4.0
+    """Factor by which FC1 widens a block."""
     lk_kernel: Count = 31
+    """Length of the large kernel, tokens, odd."""
     lk_expansion: Positive = 1.75
+    """Factor by which a large-kernel block widens."""
     dropout: BelowOne = 0.10
-    drop_path: BelowOne = 0.20  # at the last block; ramped linearly from 0
+    """Share of units that are dropped in training."""
+    drop_path: BelowOne = 0.20
+    """Stochastic depth at the last block, ramped from 0 at the first."""
     # all (the paper); read: none at a branch's end, whose spikes are added to the stream and read by no product; alone:
     # none in LK either, whose spikes are blended with values before a product reads them.
     neurons: Literal["all", "read", "alone"] = "all"
-    start_bias: float | None = None  # lif.start_bias for the mixer, without membrane shortcuts; None: as all others
-    burst: Burst = 1  # most spikes of one of its neurons in a step; the paper: 1
+    """All neurons of the paper; none at a branch's end (read); none in LK either (alone)."""
+    start_bias: float | None = None
+    """As lif.start_bias, for the mixer; unset: as all others."""
+    burst: Burst = 1
+    """Most spikes of one of the mixer's neurons in a step (the paper: 1)."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -163,12 +222,16 @@ class MixerConfig(Section):
 
 
 class BaselineConfig(Section):
-    """What can be set of the recognisers to compare with (docs/baselines.md)."""
+    """The recognisers to compare with."""
 
-    scale: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of every width; 1: as published, less: for quick trials
-    dropout: Fraction = 1.0  # share of the published dropout rates; 0 switches dropout off
-    mask_ratio: BelowOne = 0.4  # HTR-VT, training: share of the tokens that is masked
-    mask_span: Count = 8  # and how many neighbours are masked together
+    scale: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Factor of every width: 1 as published, less for quick trials."""
+    dropout: Fraction = 1.0
+    """Share of the published dropout rates; 0 switches dropout off."""
+    mask_ratio: BelowOne = 0.4
+    """HTR-VT: share of the tokens that is masked in training."""
+    mask_span: Count = 8
+    """HTR-VT: how many neighbouring tokens are masked together."""
 
 
 class ModelConfig(Section):
@@ -178,16 +241,27 @@ class ModelConfig(Section):
     """
 
     arch: Literal["spike-htr", "cnn-blstm", "retsinas", "htr-vt", "kraken"] = "spike-htr"
-    dim: Count = 768  # d; the 2D stages are d/4, d/2 and d wide
-    timesteps: Count = 2  # T
-    max_timesteps: Count = 4  # T_max, size of the fusion weights
+    """The network: Spike-HTR or a baseline."""
+    dim: Count = 768
+    """Width d of the mixer; the 2D stages are d/4, d/2 and d wide unless encoder.channels says otherwise."""
+    timesteps: Count = 2
+    """Timesteps T."""
+    max_timesteps: Count = 4
+    """Size of the learned fusion weights, and the largest T (T_max)."""
     in_channels: Literal[1, 3] = 3
+    """1 for grey, 3 for colour images."""
     height: Count = 64
-    positions: Count = 128  # entries of the absolute position table; longer lines interpolate it
-    max_width: Count = 8192  # widest image the network takes, pixels
+    """Height of a line image, pixels."""
+    positions: Count = 128
+    """Entries of the table of absolute positions; longer lines interpolate it."""
+    max_width: Count = 8192
+    """Widest image the network takes, pixels."""
     entry: Literal["inkcoder", "repeat", "poisson", "ttfs"] = "inkcoder"
-    beta: OpenFraction = 0.35  # baseline of the gated injection at the start, Eq. 7
+    """How a static image becomes T steps."""
+    beta: OpenFraction = 0.35
+    """Baseline of the gated injection before training (Eq. 7)."""
     neuron: Literal["lif", "gelu"] = "lif"
+    """Spiking neurons, or GELU in their place (the control without spikes)."""
     lif: LIFConfig = LIFConfig()
     inkcoder: InkCoderConfig = InkCoderConfig()
     encoder: EncoderConfig = EncoderConfig()

@@ -1,6 +1,7 @@
 """Presets, as what they change in the tree's defaults: the capacity tiers of Table 12 and the baselines.
 
-What the paper leaves open (depths, heads, ConvMix expansion) was worked out from its parameter counts: docs/network.md.
+What the paper leaves open (depths, heads, ConvMix expansion) was worked out from its parameter counts:
+docs/explanation/network.md.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 _NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
-# Swift's and fine's. With the price the mean firing rate over layers is below 0.06 (docs/explanation/training-spikes).
+# Swift's and fine's. With the price the mean firing rate over layers is below 0.06
+# (docs/explanation/training-spikes.md).
 _RECIPE = {
     "batch_size": 64,
     "optimizer": "muon",
@@ -79,7 +81,7 @@ TIERS: dict[str, dict[str, Any]] = {
     },
     "base": {},
     # Not of the paper, but what its diagnosis asks for: a coarse grid from the start, and the widths and depth that
-    # saves in stage 3 and the mixer (docs/performance.md). Width, mixer, neurons, their start, bursts, gamma,
+    # saves in stage 3 and the mixer (docs/explanation/speed.md). Width, mixer, neurons, their start, bursts, gamma,
     # lines and training are what read best, most of it on many writers (docs/explanation/training-spikes.md).
     "swift": {
         "model": {
@@ -158,7 +160,7 @@ def _baseline(arch: str, height: int, max_width: int, **training: float) -> dict
 
 
 # Widths keep the paper's canvas, 8 times as wide as high. Training values are the sources' where our loop has them
-# (docs/baselines.md); schedule, averaging and clipping are shared.
+# (docs/reference/baselines.md); schedule, averaging and clipping are shared.
 BASELINES: dict[str, dict[str, Any]] = {
     # Puigcerver 2017, experimental setup: batches of 16, learning rate 3e-4 (with RMSProp).
     "cnn-blstm": _baseline("cnn-blstm", 128, 1024, batch_size=16, learning_rate=3e-4),
@@ -174,7 +176,7 @@ BASELINES: dict[str, dict[str, Any]] = {
     "kraken": _baseline("kraken", 120, 1920, batch_size=16, learning_rate=1e-3, weight_decay=0.0),
 }
 # What a model that is gone on from does not bring along: how it was trained, perhaps for days, on thousands of lines.
-# Batches and rate are those of docs/results/fine-tuning.
+# Batches and rate are those of docs/results/fine-tuning.md.
 FINE_TUNING: dict[str, Any] = {
     "training.batch_size": 16,
     "training.optimizer": "adamw",
@@ -187,6 +189,6 @@ FINE_TUNING: dict[str, Any] = {
     "data.train_lines": 0,
 }
 # The most lines a batch has on a CPU, where a preset asks for more. There lines/s do not grow with the batch
-# (docs/training.md), so that larger ones are but fewer and longer steps.
+# (docs/how-to/train.md), so that larger ones are but fewer and longer steps.
 CPU_BATCH = 16
 PRESETS = (*TIERS, *BASELINES)

@@ -25,7 +25,7 @@ from spikehtr.config import Config
 from spikehtr.data.formats import read
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import Report, Sample, printable, without_text
+from spikehtr.data.samples import ImportReport, Sample, printable, without_text
 from spikehtr.text import normalise, show
 
 _CHUNK = 512
@@ -62,7 +62,7 @@ class DataCheck:
 
     sources: list[str]
     splits: dict[str, SplitSummary]
-    report: Report
+    report: ImportReport
     stops: str | None = None  # why `train` would stop at these data, in its words
 
     @property
@@ -96,7 +96,7 @@ def check_data(
 
     Lines whose text is a model's are left out and counted, unless `machine_lines`.
     """
-    result = DataCheck([printable(spec) for spec in specs], {}, Report())
+    result = DataCheck([printable(spec) for spec in specs], {}, ImportReport())
     facts: list[Facts] = []
     done = 0
     for chunk in _examine_all(specs, config, result.report, machine_lines):
@@ -116,7 +116,7 @@ def check_data(
 
 
 def _examine_all(
-    specs: Sequence[str | Path], config: Config, report: Report, machine_lines: bool
+    specs: Sequence[str | Path], config: Config, report: ImportReport, machine_lines: bool
 ) -> Iterator[list[Facts | None]]:
     samples = ((number, sample) for number, spec in enumerate(specs) for sample in read(spec, report, machine_lines))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -144,7 +144,7 @@ def _outline(line: NDArray[np.uint8]) -> int:
     return int("".join("1" if bit else "0" for bit in (small[:, 1:] > small[:, :-1]).flatten()), 2)
 
 
-def _note(sample: Sample, facts: Facts | ImageError, report: Report) -> Facts | None:
+def _note(sample: Sample, facts: Facts | ImageError, report: ImportReport) -> Facts | None:
     """Report what one sample alone shows; None where it cannot be used."""
     _check_unicode(sample, report)
     if (empty := without_text(sample)) is not None:
@@ -156,7 +156,7 @@ def _note(sample: Sample, facts: Facts | ImageError, report: Report) -> Facts | 
     return facts
 
 
-def _check_unicode(sample: Sample, report: Report) -> None:
+def _check_unicode(sample: Sample, report: ImportReport) -> None:
     odd = sorted({c for c in sample.text if unicodedata.category(c) in ("Cc", "Cf", "Co", "Cn", "Cs") and c != "\t"})
     if odd:
         message = f"control, private or unassigned characters: {show(odd)}"
@@ -185,7 +185,7 @@ def frames_needed(text: str) -> int:
     return len(text) + sum(a == b for a, b in pairwise(text))
 
 
-def _check_line(facts: Facts, config: Config, report: Report) -> None:
+def _check_line(facts: Facts, config: Config, report: ImportReport) -> None:
     need = frames_needed(facts.text)
     width = min(facts.width, config.data.max_width)
     stride = config.model.stride  # pixels a frame
@@ -212,7 +212,7 @@ def _as_trained(facts: list[Facts]) -> list[Facts]:
     return [line if line.place in marked else replace(line, split="train") for line in facts]
 
 
-def _check_leaks(facts: list[Facts], report: Report) -> None:
+def _check_leaks(facts: list[Facts], report: ImportReport) -> None:
     by_pixels: dict[bytes, list[Facts]] = defaultdict(list)
     by_text: dict[str, list[Facts]] = defaultdict(list)
     for line in facts:

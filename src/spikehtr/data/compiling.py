@@ -32,8 +32,8 @@ from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
 from spikehtr.data.samples import (
     WORDS_ONLY,
+    ImportReport,
     Problem,
-    Report,
     Sample,
     machine_lines_remark,
     printable,
@@ -70,7 +70,7 @@ def compile_store(
     progress: Progress | None = None,
     straighten: bool = False,
     machine_lines: bool = False,
-) -> tuple[LineStore, Report]:
+) -> tuple[LineStore, ImportReport]:
     """Read `specs` (paths or `format:path`) into the store `output`; the open store and what could not be used.
 
     With `max_width` lines are fitted to it once and for all: smaller and quicker to read, but of use at that width
@@ -86,9 +86,9 @@ def compile_store(
 
 def _compile(
     specs: Sequence[str | Path], output: Path, shape: Shape, progress: Progress | None
-) -> tuple[LineStore, Report]:
+) -> tuple[LineStore, ImportReport]:
     _check_stores(specs, shape)
-    report = Report()
+    report = ImportReport()
     parts = output.with_name(f".{output.name}.parts")
     _claim(parts, specs, shape)
     samples = _all_samples(specs, report, shape.machine_lines)
@@ -231,7 +231,7 @@ def _alone(output: Path) -> Iterator[None]:
                 lock.unlink()
 
 
-def _all_samples(specs: Sequence[str | Path], report: Report, machine_lines: bool) -> Iterator[Sample]:
+def _all_samples(specs: Sequence[str | Path], report: ImportReport, machine_lines: bool) -> Iterator[Sample]:
     for spec in specs:
         name = printable(spec)
         for sample in read(spec, report, machine_lines):
@@ -268,7 +268,7 @@ def _write_part(path: Path, results: list[Row | Problem]) -> None:
             writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
 
 
-def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Report) -> None:
+def _join(parts: list[Path], output: Path, described: dict[str, Any], report: ImportReport) -> None:
     characters: dict[str | None, set[str]] = {}
     counts: Counter[str] = Counter()
     sets: dict[str, None] = {}  # in the order of their first lines
@@ -335,7 +335,7 @@ def _key(specs: Sequence[str | Path], shape: Shape) -> str:
     return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{more}")
 
 
-def _reasons(report: Report) -> str:
+def _reasons(report: ImportReport) -> str:
     """The commonest reasons why lines were left out, for a message."""
     kinds = [f"{kind} ({number})" for (_, kind), number in report.counts.most_common(3)]
     return f": {', '.join(kinds)}; `spikehtr data check` lists them" if kinds else ""

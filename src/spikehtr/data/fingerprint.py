@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spikehtr.data.formats import ln, locate, machine, pages, parquet
-from spikehtr.data.formats.files import walk
+from spikehtr.data.formats import ln, locate, machine, parquet, xml_pages
+from spikehtr.data.formats.helpers import walk
 
 _READING = 8  # one more whenever the same files are made into other lines than before
 _TEXTS = (".xml", ".txt")  # what people edit
@@ -41,7 +41,7 @@ def fingerprint(specs: Sequence[str | Path], settings: str) -> str:
 
 def _files(path: Path) -> Iterator[Path]:
     """What a source's lines may come from. Hidden files are not, so that a store's unfinished parts do not count."""
-    images = pages.ImageFinder()
+    images = xml_pages.ImageFinder()
     lists, seen = machine.ReadLists(path), set[Path]()
     for file in walk(path):
         if file.suffix.lower() == ".xml" and file.parent not in seen:
@@ -55,5 +55,5 @@ def _files(path: Path) -> Iterator[Path]:
             yield from ln.named_files(file)
         elif kind == ".parquet":
             yield from parquet.named_files(file)
-        elif kind == ".xml" and (image := images.find(file, pages.named_image(file))):
+        elif kind == ".xml" and (image := images.find(file, xml_pages.named_image(file))):
             yield image

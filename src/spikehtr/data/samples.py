@@ -81,8 +81,9 @@ def machine_lines_remark(left_out: int, used: int, option: str = "--machine-line
             f"all {left_out} lines are as the model read them" if left_out > 1 else "the line is as the model read it"
         )
         return (
-            f"{which}, so that none is left: correct some, or confirm those that are right (docs/training.md says "
-            f"how), or take them as they are with {option} (`train`, `data compile`)"
+            f"{which}, so that none is left: correct some, or confirm those that are right "
+            "(docs/how-to/correct-and-fine-tune.md says how), or take them as they are with "
+            f"{option} (`train`, `data compile`)"
         )
     are = "are as the model read them" if left_out > 1 else "is as the model read it"
     return f"{left_out} of {left_out + used} lines {are}: left out; {option} takes them"
@@ -109,7 +110,7 @@ class Problem:
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What a reader or a check found. Counts all, remembers the first `keep` of each kind."""
 
     keep: int = 1000

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
-from spikehtr.data.samples import Report, Sample, Split
+from spikehtr.data.samples import ImportReport, Sample, Split
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset
 
@@ -193,7 +193,7 @@ class LineStore:
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
-def read_store(path: Path, report: Report) -> Iterator[Sample]:
+def read_store(path: Path, report: ImportReport) -> Iterator[Sample]:
     """A store's lines as samples, so that a store can be checked or compiled into another."""
     store = LineStore(path)
     for row in range(len(store)):

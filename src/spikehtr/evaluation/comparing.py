@@ -15,7 +15,7 @@ from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.evaluation.summary import MAIN, clusters_of, finite, resampling
 from spikehtr.evaluation.tables import columns, interval_note, percent
 from spikehtr.evaluation.writing import make_folder, show_line, write_evaluation, write_json, write_table
-from spikehtr.report import Report, environment
+from spikehtr.report import HtmlReport, environment
 
 A, B = "A", "B"
 _HEAD = ["", A, B, "B minus A, points", "95 % interval", "p", "real"]
@@ -163,8 +163,8 @@ def write_comparison(
 
 def _page(
     a: Evaluation, b: Evaluation, result: dict[str, Any], worst: int, made_by: dict[str, str], command: str | None
-) -> Report:
-    report = Report("Two models compared")
+) -> HtmlReport:
+    report = HtmlReport("Two models compared")
     if command:
         report.code(command)
     report.table([], [(A, result["models"][A]), (B, result["models"][B]), ("lines", result["lines"])])

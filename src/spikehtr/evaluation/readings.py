@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from spikehtr.data.batching import Indices
-from spikehtr.data.formats import alto, page, xml
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, UniqueNames, decode, page_name, walk
-from spikehtr.data.samples import Report
+from spikehtr.data.formats import alto_xml, page_xml, xml
+from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, UniqueNames, decode, page_name, walk
+from spikehtr.data.samples import ImportReport
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluating import Evaluation, named, with_short_sets
@@ -29,7 +29,7 @@ from spikehtr.weights import BUNDLED
 TABLE = "lines.tsv"  # of an evaluation, which is such a table
 _TABLES = frozenset({".tsv", ".tab", ".csv", ".txt"})
 _IN_FOLDERS = frozenset({".txt", ".xml"})
-_PARSERS = {"PcGts": page.parse, "alto": alto.parse}
+_PARSERS = {"PcGts": page_xml.parse, "alto": alto_xml.parse}
 _SPACE = "<space>"  # PyLaia's, which writes a text symbol by symbol
 _NAMES = frozenset({"id", "text", "set", "confidence", "reference", "text_a", "text_b", "file", "image", "prediction"})
 
@@ -56,7 +56,7 @@ def are_readings(path: Path) -> bool:
 
 def load_readings(path: Path, tell: Callable[[str], None] = lambda message: None) -> list[Reading]:
     """Every line that the file, or the folder's files, have a text of; `tell` hears of files that are passed over."""
-    report = Report()
+    report = ImportReport()
     if path.is_dir() and (path / TABLE).is_file():
         path = path / TABLE
     if path.is_dir() or path.suffix.lower() == ".xml":
@@ -202,7 +202,7 @@ def _page_names(ids: Iterable[str]) -> Counter[str]:
     return Counter(name.partition("~")[0] for name in pages)
 
 
-def _from_files(path: Path, report: Report, tell: Callable[[str], None]) -> Iterator[Reading]:
+def _from_files(path: Path, report: ImportReport, tell: Callable[[str], None]) -> Iterator[Reading]:
     files = list(walk(path, _IN_FOLDERS, report))
     texts = [file for file in files if file.suffix.lower() == ".txt" and not _ends_in(file, ".gt.txt")]
     for file in [file for file in texts if _ends_in(file, ".pred.txt")] or texts:
@@ -230,7 +230,7 @@ def _ends_in(file: Path, ending: str) -> bool:
     return file.name.lower().endswith(ending)
 
 
-def _from_table(path: Path, report: Report) -> Iterator[Reading]:
+def _from_table(path: Path, report: ImportReport) -> Iterator[Reading]:
     text = decode(path.read_bytes(), path, report)
     if text is None:
         return

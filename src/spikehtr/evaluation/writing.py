@@ -35,7 +35,7 @@ from spikehtr.evaluation.tables import (
 )
 from spikehtr.evaluation.worst import ReadLine, draw_worst
 from spikehtr.files import whole_file
-from spikehtr.report import Report, environment, marked
+from spikehtr.report import HtmlReport, environment, marked
 
 _OPEN = 5  # worst lines that the page shows before the rest folds away
 _SHOWN = 20  # rows of a table, likewise
@@ -70,10 +70,12 @@ def whole_result(evaluation: Evaluation) -> dict[str, Any]:
     return evaluation.summary | {"predictions": [line_facts(p) for p in evaluation.predictions]}
 
 
-def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], command: str | None = None) -> Report:
+def page(
+    evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], command: str | None = None
+) -> HtmlReport:
     """The HTML report: two rates and the worst lines to see at once, everything else folded away below them."""
     result = evaluation.summary
-    report = Report(f"Evaluation of {evaluation.about.get('model', 'a model')}")
+    report = HtmlReport(f"Evaluation of {evaluation.about.get('model', 'a model')}")
     report.table(_RATE_HEAD, rate_rows(result)[:2], "lrrrr")
     right = f"{result['whole_lines_right']:.1%} of {result['lines']} lines were read without an error."
     report.text(f"{right} {interval_note(result)}")
@@ -107,19 +109,19 @@ def page(evaluation: Evaluation, worst: Sequence[int], made_by: dict[str, str], 
     return report
 
 
-def _lines(report: Report, evaluation: Evaluation, places: Sequence[int]) -> None:
+def _lines(report: HtmlReport, evaluation: Evaluation, places: Sequence[int]) -> None:
     for index in places:
         show_line(report, evaluation.picture(index), evaluation.predictions[index])
 
 
-def _confusions(report: Report, result: dict[str, Any]) -> None:
+def _confusions(report: HtmlReport, result: dict[str, Any]) -> None:
     head = ["in the line", "read as", "times", "share of all errors"]
     for kind, title in (("substitutions", "Taken for another"), ("deletions", "Left out"), ("insertions", "Put in")):
         report.heading(title, 3)
         _long_table(report, head, confusion_rows(result, kind), "llrr")
 
 
-def _confidence(report: Report, result: dict[str, Any]) -> None:
+def _confidence(report: HtmlReport, result: dict[str, Any]) -> None:
     report.table(CALIBRATION_HEAD, calibration_rows(result["calibration"]), "lrrrrrr")
     report.text(
         f"{calibration_note(result)} ECE, expected calibration error (in {result['calibration']['bins']} bins), is by "
@@ -131,7 +133,7 @@ def _confidence(report: Report, result: dict[str, Any]) -> None:
 
 
 def show_line(
-    report: Report, pixels: NDArray[np.uint8], *readings: Prediction, names: Sequence[str] = ("read",)
+    report: HtmlReport, pixels: NDArray[np.uint8], *readings: Prediction, names: Sequence[str] = ("read",)
 ) -> None:
     """A line's picture, its reference and what was read, by one model or several, marked where they differ."""
     reference = readings[0].reference
@@ -182,7 +184,7 @@ def _write_text(path: Path, text: str) -> None:
         raise SpikeHTRError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-def _long_table(report: Report, head: Sequence[str], rows: Sequence[Sequence[object]], align: str) -> None:
+def _long_table(report: HtmlReport, head: Sequence[str], rows: Sequence[Sequence[object]], align: str) -> None:
     if not rows:
         report.text("None.")
         return

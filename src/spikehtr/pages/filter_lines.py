@@ -19,7 +19,7 @@ CROSSED = 0.16  # strokes that a cut along the line crosses for each size of its
 SHALLOW, SHALLOW_SHORT = 0.3, 0.5  # of the page's usual darkness: less is the table under the page, or bleed-through
 
 
-class Found(NamedTuple):
+class KeptLine(NamedTuple):
     """A line and its ink."""
 
     ridge: Ridge
@@ -28,13 +28,13 @@ class Found(NamedTuple):
     xs: NDArray[np.int32]
 
 
-def keep_writing(ink: Mask, dark: NDArray[np.float32], lines: Sequence[Ridge]) -> list[Found]:
+def keep_writing(ink: Mask, dark: NDArray[np.float32], lines: Sequence[Ridge]) -> list[KeptLine]:
     """The lines that are writing, with their ink, after what the others left has gone to its right owners.
 
     Three rounds: rulings and the like go first, and their ink is wiped out of `ink`, so that it does not count as part
     of the lines beside them; then lines that are part of a stronger one beside them.
     """
-    found: list[Found] = []
+    found: list[KeptLine] = []
     for neighbours in (False, True, True):
         ys, xs, owner = share_out(ink, lines)
         order = np.argsort(owner, kind="stable")
@@ -46,7 +46,7 @@ def keep_writing(ink: Mask, dark: NDArray[np.float32], lines: Sequence[Ridge]) -
             if owned is None:
                 continue
             if _like_writing(line, owned, ink):
-                found.append(Found(line, owned, ys[mine], xs[mine]))
+                found.append(KeptLine(line, owned, ys[mine], xs[mine]))
             elif owned.right - owned.left > LONG * line.size:
                 ink[ys[mine], xs[mine]] = 0
         found = _dark_enough(found, dark)
@@ -95,7 +95,7 @@ def _usual(shades: NDArray[Any], weights: NDArray[Any]) -> float:
     return float(shades[order][np.searchsorted(weights[order].cumsum(), weights.sum() / 2)])
 
 
-def _dark_enough(found: list[Found], dark: NDArray[np.float32]) -> list[Found]:
+def _dark_enough(found: list[KeptLine], dark: NDArray[np.float32]) -> list[KeptLine]:
     """Without lines much paler than the page's usual ink."""
     if not found:
         return []
@@ -106,7 +106,7 @@ def _dark_enough(found: list[Found], dark: NDArray[np.float32]) -> list[Found]:
     return [one for one, kept in zip(found, enough, strict=True) if kept]
 
 
-def _part_of_another(one: Found, found: list[Found]) -> bool:
+def _part_of_another(one: KeptLine, found: list[KeptLine]) -> bool:
     """Whether a longer, stronger line runs so close that this one is its ascenders, descenders or accents."""
     line, length = one.ridge, one.owned.right - one.owned.left
     middle = (one.owned.left + one.owned.right) / 2

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from spikehtr.data.formats import xml
 from spikehtr.data.formats.frames import frame_meant
-from spikehtr.data.formats.outlines import Box, Points, Shape, band_height, bounds, parse_points, usable
-from spikehtr.data.formats.pages import ImageFinder, PageFile, pixel_scale
-from spikehtr.data.samples import Report
+from spikehtr.data.formats.outlines import Box, LineOutline, Points, band_height, bounds, parse_points, usable
+from spikehtr.data.formats.xml_pages import ImageFinder, PageFile, pixel_scale
+from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import ROOTS
 from spikehtr.pages.word_boxes import LineInk
@@ -53,7 +53,7 @@ def read_given(file: Path) -> Given:
     """What an XML file says of its page, in pixels of the image that is there. Lines keep their ids."""
     if not file.exists():
         raise SpikeHTRError("no such file")
-    report = Report()
+    report = ImportReport()
     root = xml.load(file, report)
     if root is None:
         raise SpikeHTRError(_first(report))
@@ -78,13 +78,13 @@ def read_given(file: Path) -> Given:
     return Given(image, inside, problems, remarks, frame)
 
 
-def _first(report: Report) -> str:
+def _first(report: ImportReport) -> str:
     problem = report.problems[0]
     return f"{problem.message}; {problem.remedy}"
 
 
 def _regions(
-    file: Path, kind: str, content: PageFile, scale: tuple[float, float, float], report: Report
+    file: Path, kind: str, content: PageFile, scale: tuple[float, float, float], report: ImportReport
 ) -> list[RegionPlace]:
     """The parser's lines put back into their blocks."""
     x, y, height = scale
@@ -109,10 +109,10 @@ def _region(block: Any, number: int, x: float, y: float) -> RegionPlace:
 
 def _outline(block: Any, x: float, y: float) -> Points:
     """A region's own polygon, if it has one that can be understood."""
-    coords, polygon = block.find("{*}Coords"), block.find("{*}Shape/{*}Polygon")
+    coords, polygon = block.find("{*}Coords"), block.find("{*}LineOutline/{*}Polygon")
     text = coords.get("points") if coords is not None else polygon.get("POINTS") if polygon is not None else None
     try:
-        shape = Shape(parse_points(text or "")).scaled(x, y)
+        shape = LineOutline(parse_points(text or "")).scaled(x, y)
     except ValueError:
         return ()
     return shape.polygon if shape.has_polygon() else ()

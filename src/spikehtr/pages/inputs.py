@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 
-from spikehtr.data.formats import alto, page, xml
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, page_name, walk
-from spikehtr.data.formats.pages import ImageFinder
+from spikehtr.data.formats import alto_xml, page_xml, xml
+from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, page_name, walk
+from spikehtr.data.formats.xml_pages import ImageFinder
 from spikehtr.data.images import ImageError, count_frames, open_gray, open_whole, to_gray
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import ClientOptions
 from spikehtr.pages.iiif.manifests import is_address
@@ -30,7 +30,7 @@ from spikehtr.pages.remote import canvas_file, is_manifest_file, manifest_of, re
 
 Kind = Literal["image", "xml", "pdf", "iiif"]
 _PDFIUM = threading.Lock()
-ROOTS = {"PcGts": page.parse, "alto": alto.parse}  # what PAGE and ALTO files are read with
+ROOTS = {"PcGts": page_xml.parse, "alto": alto_xml.parse}  # what PAGE and ALTO files are read with
 OVERLAY = ".overlay.png"  # pages with their lines drawn in: results, never inputs
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
 _TIFF = (".tif", ".tiff")
@@ -102,7 +102,7 @@ class Failure:
     reason: str
 
 
-class Found(NamedTuple):
+class FoundInputs(NamedTuple):
     """What there is to read, what could not be found or looked into, and what is worth knowing."""
 
     sources: list[Source]
@@ -110,7 +110,7 @@ class Found(NamedTuple):
     remarks: list[str]
 
 
-def find_sources(inputs: Iterable[str], output: Path | None = None, client: ClientOptions | None = None) -> Found:
+def find_sources(inputs: Iterable[str], output: Path | None = None, client: ClientOptions | None = None) -> FoundInputs:
     """Every file once, in the order asked for; folders in name order. Images that an XML file names go with it.
 
     `output`: the folder of the results, which are no inputs where it lies within a folder that is.
@@ -135,7 +135,7 @@ def find_sources(inputs: Iterable[str], output: Path | None = None, client: Clie
             for source in _at(one, output, failures):
                 sources.setdefault(source.path.resolve(), source)
     left, passed = _without_named_images(list(sources.values()))
-    return Found(left, failures, passed)
+    return FoundInputs(left, failures, passed)
 
 
 def _remote(address: str, client: ClientOptions, failures: list[Failure]) -> Iterator[Source]:
@@ -161,7 +161,7 @@ def _at(path: Path, output: Path | None, failures: list[Failure]) -> list[Source
         return []
     if not path.is_dir():
         return [_source(path, PurePath(path.name))]
-    report = Report()
+    report = ImportReport()
     sources = list(_in_folder(path, output, report))
     failures += [Failure(problem.where, problem.message) for problem in report.problems]
     if not sources and not report.problems:
@@ -174,7 +174,7 @@ def _source(path: Path, place: PurePath) -> Source:
     return Source(path, "pdf" if suffix == ".pdf" else "xml" if suffix == ".xml" else "image", place)
 
 
-def _in_folder(folder: Path, output: Path | None, report: Report) -> Iterator[Source]:
+def _in_folder(folder: Path, output: Path | None, report: ImportReport) -> Iterator[Source]:
     results = output.resolve() if output is not None else None
     if results is not None and folder.resolve() not in results.parents:  # elsewhere, or the very folder that is read
         results = None
@@ -198,7 +198,7 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
     passed = Counter[Path]()
     for place, source in enumerate(sources):
         if source.kind == "xml":
-            root = xml.load(source.path, Report())
+            root = xml.load(source.path, ImportReport())
             if root is not None and (parse := ROOTS.get(xml.name_of(root))):
                 content = parse(root)
                 image = finder.find(source.path, content.image)
@@ -262,7 +262,7 @@ def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
     return None if count == 1 or given.issuperset(range(count)) else replace(source, given=frozenset(given))
 
 
-class Names:
+class ResultNames:
     """Names of results: those of the sources, with the page's number where there are several, never the same twice, nor
     that of another source's result from before."""
 

@@ -15,7 +15,7 @@ from spikehtr.data.formats.machine import list_read
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.digests import sealed
-from spikehtr.pages.inputs import OVERLAY, Failure, Names, PageJob, Source, load_colour
+from spikehtr.pages.inputs import OVERLAY, Failure, PageJob, ResultNames, Source, load_colour
 from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import draw
 from spikehtr.pages.page_format import PageFormat
@@ -67,12 +67,12 @@ class TranscribeRun:
     left_out: list[str] = field(default_factory=list)  # lines of given segmentations that could not be read
     remarks: list[str] = field(default_factory=list)  # what is worth knowing and no failure
     origins: Origins = field(init=False)
-    names: Names = field(init=False)
+    names: ResultNames = field(init=False)
     results: ProtectedResults | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.origins = Origins(self.folder)
-        self.names = Names(self.origins)
+        self.names = ResultNames(self.origins)
         self.results = None if self.folder is None else ProtectedResults(self.folder, self.origins, self.overwrite)
 
     def target(self, job: PageJob) -> Path | None:
@@ -94,7 +94,7 @@ class TranscribeRun:
 def jobs_of(
     sources: Iterable[Source], run: TranscribeRun, found: Callable[[int], None] = lambda pages: None
 ) -> Iterator[PageJob]:
-    """The pages still to be read. Names are given to all of them, so that a resumed run finds the same ones."""
+    """The pages still to be read. ResultNames are given to all of them, so that a resumed run finds the same ones."""
     inputs = {source.path.resolve() for source in sources}
     for source in sources:
         try:

@@ -20,7 +20,7 @@ from spikehtr.config import Config
 from spikehtr.data.compiling import left_out, tell_once
 from spikehtr.data.formats import read
 from spikehtr.data.images import line_image, load_line
-from spikehtr.data.samples import Report as DataReport
+from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.network import Network
 from spikehtr.readers import Reader
@@ -89,7 +89,7 @@ class CPUReport:
 def real_lines(data: Sequence[str], count: int) -> list[Image.Image]:
     """The first `count` line images of data in any format, spread over the sets that are named."""
     found: list[Image.Image] = []
-    report = DataReport()
+    report = ImportReport()
     for index, spec in enumerate(data):
         wanted = count * (index + 1) // len(data)
         for sample in read(spec, report):

@@ -14,7 +14,7 @@ from spikehtr.profiling.diagnosis import Diagnosis
 from spikehtr.profiling.energy import E_AC, E_MAC, PJ_ADD_INT32, PJ_MAC_INT8, RHO, RHOS
 from spikehtr.profiling.figures import energy_figure, firing_figure
 from spikehtr.profiling.firing import Firing, by_stage, distribution, shares
-from spikehtr.report import Report, environment
+from spikehtr.report import HtmlReport, environment
 
 _TOP = 5
 _PAPER = "The paper's figures are of its base model (d = 768, T = 2) on 512 lines of IAM."
@@ -46,8 +46,8 @@ def write_diagnosis(folder: Path, found: Diagnosis, device: str, command: str | 
     return files
 
 
-def _page(found: Diagnosis, made_by: dict[str, str], files: Sequence[Path], command: str | None) -> Report:
-    page = Report(f"Spike diagnostics of {found.about.get('model', 'a model')}")
+def _page(found: Diagnosis, made_by: dict[str, str], files: Sequence[Path], command: str | None) -> HtmlReport:
+    page = HtmlReport(f"Spike diagnostics of {found.about.get('model', 'a model')}")
     if command:
         page.code(command)
     page.table((), about_rows(found.about))

@@ -158,7 +158,7 @@ class Page:
         return annotation_page(self, min_confidence)
 
     def to_json(self, min_confidence: float = 0.0, indent: int | None = 1) -> str:
-        """All there is, as JSON; docs/pages.md describes it."""
+        """All there is, as JSON; docs/reference/page-formats.md describes it."""
         return json.dumps(_page_dict(self, min_confidence), ensure_ascii=False, indent=indent, allow_nan=False)
 
     @classmethod

@@ -9,7 +9,7 @@ from lxml import etree
 from spikehtr.data.formats.machine import alto_tag
 from spikehtr.data.formats.outlines import bounds
 from spikehtr.results.clipping import inside
-from spikehtr.results.xml_text import Names, clean, listed, number, serialised, whole
+from spikehtr.results.xml_text import UniqueIds, clean, listed, number, serialised, whole
 from spikehtr.version import __version__
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def alto_xml(page: Page, min_confidence: float = 0.0, glyphs: bool = False) -> s
     page = inside(page)
     root = etree.Element(f"{{{SPACE}}}alto", nsmap={None: SPACE, "xsi": _XSI})
     root.set(f"{{{_XSI}}}schemaLocation", _SCHEMA)
-    names = Names()
+    names = UniqueIds()
     names.take(_DOUBTFUL)
     _description(root, page, names)
     kinds = {kind: names.take(f"kind_{kind}") for kind in dict.fromkeys(region.kind for region in page.regions)}
@@ -52,7 +52,7 @@ def _size(page: Page) -> dict[str, int]:
     return {"WIDTH": page.width, "HEIGHT": page.height}
 
 
-def _description(root: Any, page: Page, names: Names) -> None:
+def _description(root: Any, page: Page, names: UniqueIds) -> None:
     description = _add(root, "Description")
     _add(description, "MeasurementUnit").text = "pixel"
     _add(_add(description, "sourceImageInformation"), "fileName").text = clean(page.image)
@@ -71,7 +71,7 @@ def _place(points: list[tuple[int, int]]) -> dict[str, int]:
     return {"HPOS": int(left), "VPOS": int(top), "WIDTH": int(right - left), "HEIGHT": int(bottom - top)}
 
 
-def _region(space: Any, page: Page, region: Region, kind: str, names: Names, least: float, glyphs: bool) -> None:
+def _region(space: Any, page: Page, region: Region, kind: str, names: UniqueIds, least: float, glyphs: bool) -> None:
     points = whole(page, region.outline)
     block = _add(space, "TextBlock", ID=names.take(region.id), TAGREFS=kind, **_place(points))
     _add(_add(block, "Shape"), "Polygon", POINTS=listed(points))
@@ -79,7 +79,7 @@ def _region(space: Any, page: Page, region: Region, kind: str, names: Names, lea
         _line(block, page, line, names, least, glyphs)
 
 
-def _line(block: Any, page: Page, line: TextLine, names: Names, least: float, glyphs: bool) -> None:
+def _line(block: Any, page: Page, line: TextLine, names: UniqueIds, least: float, glyphs: bool) -> None:
     points = whole(page, line.polygon)
     name = names.take(line.id)
     element = _add(block, "TextLine", ID=name, **_place(points))
@@ -97,7 +97,7 @@ def _line(block: Any, page: Page, line: TextLine, names: Names, least: float, gl
         _add(element, "String", ID=names.take(f"{name}_w0"), CONTENT=clean(line.text), **_place(points))
 
 
-def _word(parent: Any, page: Page, word: Word, name: str, names: Names, least: float, glyphs: bool) -> None:
+def _word(parent: Any, page: Page, word: Word, name: str, names: UniqueIds, least: float, glyphs: bool) -> None:
     place, text = _place(_corners(page, word.box)), clean(word.text)
     element = _add(parent, "String", ID=name, CONTENT=text, WC=number(word.confidence), **place)
     if word.is_doubtful(least):

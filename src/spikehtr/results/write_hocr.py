@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from spikehtr.results.clipping import inside
-from spikehtr.results.xml_text import Names, clean, serialised, whole
+from spikehtr.results.xml_text import UniqueIds, clean, serialised, whole
 from spikehtr.version import __version__
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def hocr(page: Page, min_confidence: float = 0.0) -> str:
         if value:
             _add(head, "meta", name=name, content=clean(value))
     _add(head, "meta", name="ocr-capabilities", content="ocr_page ocr_carea ocr_line ocrx_word ocrp_poly ocrp_wconf")
-    names = Names()
+    names = UniqueIds()
     image = clean(page.image).replace("\\", "\\\\").replace('"', '\\"')
     title = f'image "{image}"; bbox 0 0 {page.width} {page.height}; ppageno {(page.frame or 1) - 1}'
     sheet = _add(_add(root, "body"), "div", **{"class": "ocr_page"}, id=names.take("page"), title=title)
@@ -48,7 +48,7 @@ def _bbox(page: Page, points: tuple[tuple[float, float], ...]) -> str:
     return f"bbox {min(xs)} {min(ys)} {max(xs)} {max(ys)}"
 
 
-def _line(area: Any, page: Page, line: TextLine, names: Names, least: float) -> None:
+def _line(area: Any, page: Page, line: TextLine, names: UniqueIds, least: float) -> None:
     title = _bbox(page, line.polygon) + _baseline(page, line)
     title += "; poly " + " ".join(f"{x} {y}" for x, y in whole(page, line.polygon))
     element = _add(area, "span", **{"class": "ocr_line"}, id=names.take(line.id), title=title)

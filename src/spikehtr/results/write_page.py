@@ -9,7 +9,7 @@ from lxml import etree
 from spikehtr.data.formats.frames import note
 from spikehtr.data.formats.machine import page_note
 from spikehtr.results.clipping import inside
-from spikehtr.results.xml_text import Names, clean, listed, now, number, serialised, whole
+from spikehtr.results.xml_text import UniqueIds, clean, listed, now, number, serialised, whole
 from spikehtr.version import __version__
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def page_xml(page: Page, min_confidence: float = 0.0, glyphs: bool = False) -> s
     sheet = _add(root, "Page", imageFilename=clean(page.image), imageWidth=page.width, imageHeight=page.height)
     if page.frame is not None:
         sheet.set("custom", note(page.frame))
-    names = Names()
+    names = UniqueIds()
     ids = [names.take(region.id) for region in page.regions]
     if ids:
         group = _add(_add(sheet, "ReadingOrder"), "OrderedGroup", id=names.take("reading_order"))
@@ -83,7 +83,7 @@ def _recognition(metadata: Any, page: Page) -> None:
 
 
 def _region(
-    sheet: Any, page: Page, region: Region, name: str, index: int, names: Names, least: float, glyphs: bool
+    sheet: Any, page: Page, region: Region, name: str, index: int, names: UniqueIds, least: float, glyphs: bool
 ) -> None:
     kind = region.kind if region.kind in KINDS else "other"
     element = _add(sheet, "TextRegion", id=name, type=kind, custom=f"readingOrder {{index:{index};}}")
@@ -93,7 +93,7 @@ def _region(
     _text(element, "\n".join(line.text for line in region.lines))
 
 
-def _line(parent: Any, page: Page, line: TextLine, index: int, names: Names, least: float, glyphs: bool) -> None:
+def _line(parent: Any, page: Page, line: TextLine, index: int, names: UniqueIds, least: float, glyphs: bool) -> None:
     name = names.take(line.id)
     machine = f" {page_note(clean(line.text))}" if line.is_machines else ""
     custom = f"readingOrder {{index:{index};}}{machine}{_unclear(line, least)}"
@@ -116,7 +116,7 @@ def _unclear(line: TextLine, least: float) -> str:
     return out
 
 
-def _word(parent: Any, page: Page, word: Word, name: str, names: Names, glyphs: bool) -> None:
+def _word(parent: Any, page: Page, word: Word, name: str, names: UniqueIds, glyphs: bool) -> None:
     element = _add(parent, "Word", id=name)
     _box(element, page, word.box)
     for index, glyph in enumerate(word.characters if glyphs else ()):

@@ -47,7 +47,7 @@ def number(value: float) -> str:
     return f"{min(max(value, 0.0), 1.0):.4f}"
 
 
-class Names:
+class UniqueIds:
     """Ids for one document: kept as they are if they can be, else made valid and unique."""
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.profiling.steps import ink_lines
 from spikehtr.registry import build
 from spikehtr.studies.tasks import Task
+from spikehtr.training.datasets import split_rows
 from spikehtr.training.losses import spike_htr_loss
-from spikehtr.training.sets import split_rows
 
 _LABELS = 80
 

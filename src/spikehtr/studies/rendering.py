@@ -9,7 +9,7 @@ from typing import Any
 
 from spikehtr.evaluation.writing import make_folder, write_json
 from spikehtr.files import whole_file
-from spikehtr.report import Report, environment
+from spikehtr.report import HtmlReport, environment
 from spikehtr.studies.comparisons import orderings, pairs
 from spikehtr.studies.plan import Study
 from spikehtr.studies.plot import study_figure
@@ -43,8 +43,8 @@ def _commands(plan: Plan, blocks: Sequence[Block]) -> str:
     return "\n".join(known) or shlex.join(["spikehtr", *plan.command])
 
 
-def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path) -> Report:
-    page = Report(f"Study {plan.study.name}: {plan.study.title}")
+def _page(plan: Plan, made: Sequence[Table], blocks: Sequence[Block], plot: Path) -> HtmlReport:
+    page = HtmlReport(f"Study {plan.study.name}: {plan.study.title}")
     page.code(_commands(plan, blocks))
     page.table((), _about(plan, blocks))
     for table in made:

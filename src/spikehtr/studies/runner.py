@@ -45,7 +45,7 @@ def check_lines(tasks: Sequence[Task], say: Say) -> None:
 
     Where no line is marked as training, `say` is told how validation lines were chosen.
     """
-    from spikehtr.training.sets import held_out, split_rows  # torch is loaded when there is work
+    from spikehtr.training.datasets import held_out, split_rows  # torch is loaded when there is work
 
     told: set[str] = set()
     waiting = [task for task in tasks if not task.finished]

@@ -33,12 +33,12 @@ from spikehtr.profiling.firing import distribution
 from spikehtr.profiling.recording import measure
 from spikehtr.studies.tasks import LOG, RESULT, STOPPED, Task
 from spikehtr.training.checkpoint import has_checkpoint
+from spikehtr.training.datasets import split_rows
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.job import Job, carry_out
 from spikehtr.training.log import read_log
-from spikehtr.training.loop import BEST, Told
+from spikehtr.training.loop import BEST, LogEntry
 from spikehtr.training.records import write_json
-from spikehtr.training.sets import split_rows
 from spikehtr.weights import Loaded, load_model
 
 _WORST = 5  # lines shown in each report: a study has many
@@ -106,8 +106,8 @@ def _read(task: Task, model: Loaded, split: Literal["validation", "test"], devic
         write_evaluation(task.folder / split, read, _WORST)
 
 
-def _teller(say: Callable[[str], None]) -> Callable[[Told], None]:
-    def tell(told: Told) -> None:
+def _teller(say: Callable[[str], None]) -> Callable[[LogEntry], None]:
+    def tell(told: LogEntry) -> None:
         if told.epoch_ended:
             cer = "" if told.cer is None else f", validation CER {told.cer:.2%}"
             loss, speed = told.values["loss"], told.lines_per_second

@@ -21,14 +21,14 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.files import read_json
 from spikehtr.training import verdict
 from spikehtr.training.checkpoint import has_checkpoint
+from spikehtr.training.datasets import TrainingSets, training_sets
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.finetune import Handover, Mode, starting_weights
 from spikehtr.training.log import Log
-from spikehtr.training.loop import BEST, Run, Tell, Told
+from spikehtr.training.loop import BEST, LogCallback, LogEntry, TrainingRun
+from spikehtr.training.monitoring import ProgressCallback
 from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
-from spikehtr.training.sets import Sets, training_sets
 from spikehtr.training.teacher import Teacher, load_teacher
-from spikehtr.training.telling import Beat
 from spikehtr.weights import BUNDLED, Loaded, load_model, update_notes
 
 SETTINGS, JOB = "config.yaml", "job.json"
@@ -111,7 +111,7 @@ class Outcome:
 class Ready(NamedTuple):
     """What a job's data and models come to before the first step."""
 
-    sets: Sets
+    sets: TrainingSets
     start: Handover | None
     teacher: Teacher | None
 
@@ -122,7 +122,7 @@ def open_data(job: Job, reading: Callable[[int], None] | None, say: Callable[[st
     return open_lines(job.data, model.height, data.max_width, reading, say, data.straighten, job.machine_lines)
 
 
-def share_out(job: Job, store: LineStore, model: Loaded | None) -> Sets:
+def share_out(job: Job, store: LineStore, model: Loaded | None) -> TrainingSets:
     return training_sets(store, job.config, model.charset if model else None, job.charset, job.allow_unknown)
 
 
@@ -144,10 +144,10 @@ def carry_out(
     job: Job,
     fabric: Fabric,
     say: Callable[[str], None],
-    tell: Tell | None = None,
+    tell: LogCallback | None = None,
     reading: Callable[[int], None] | None = None,
     model: Loaded | None = None,
-    beat: Beat | None = None,
+    beat: ProgressCallback | None = None,
 ) -> Outcome:
     """Run the job to its end, or until it is interrupted. `fabric` is launched; only its first process writes.
 
@@ -161,7 +161,7 @@ def carry_out(
         store = open_data(job, reading, left_out.append)
     sets, start, teacher = prepare(job, store, model, say, left_out)
     data = data_record(store, sets)
-    run = Run(
+    run = TrainingRun(
         config,
         sets.train,
         sets.validation,
@@ -203,7 +203,7 @@ def carry_out(
     cer = None if math.isinf(run.best) else run.best
     report = None
     if run.finished and run.leads:
-        from spikehtr.training.report import finish  # and matplotlib with it, which takes a second to load
+        from spikehtr.training.run_page import finish  # and matplotlib with it, which takes a second to load
 
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
     if run.finished and run.leads and start:
@@ -212,7 +212,7 @@ def carry_out(
     return Outcome(run.finished, run.step, cer, report)
 
 
-def _say_what_came_of_it(run: Run, sets: Sets, start: Handover, say: Callable[[str], None]) -> None:
+def _say_what_came_of_it(run: TrainingRun, sets: TrainingSets, start: Handover, say: Callable[[str], None]) -> None:
     """After a fine-tuning: why nothing was gained, or what can be said without a line to validate on."""
     config, device, best = run.config, str(run.device), load_model(run.folder / BEST)
     if not len(sets.validation):
@@ -232,7 +232,7 @@ def _same_aim(job: Job, start: Config) -> bool:
     return job.teacher is None and job.config.model == start.model and now == then
 
 
-def _opening(run: Run, sets: Sets) -> str:
+def _opening(run: TrainingRun, sets: TrainingSets) -> str:
     sizes = f"{len(sets.train)} lines to train on, {len(sets.validation)} to validate"
     steps, seconds = run.schedule.steps, run.schedule.seconds
     limit = f"of {steps}" if steps is not None else f"(the run takes {(seconds or 0) / 60:g} minutes)"
@@ -240,8 +240,8 @@ def _opening(run: Run, sets: Sets) -> str:
     return f"{sizes}, {len(sets.train.charset) - 1} characters; step {run.step} {limit} on {run.device}{world}"
 
 
-def _with_log(log: Log | None, tell: Tell | None) -> Tell:
-    def both(told: Told) -> None:
+def _with_log(log: Log | None, tell: LogCallback | None) -> LogCallback:
+    def both(told: LogEntry) -> None:
         if log is not None:
             log(told)
         if tell is not None:
@@ -251,7 +251,7 @@ def _with_log(log: Log | None, tell: Tell | None) -> Tell:
 
 
 @contextmanager
-def stop_on_interrupt(run: Run) -> Iterator[None]:
+def stop_on_interrupt(run: TrainingRun) -> Iterator[None]:
     """Ctrl-C, or a batch system's SIGTERM, ends the run after the step under way, saved; a second one at once."""
     if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
         yield

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spikehtr.files import whole_file
-from spikehtr.training.telling import Told
+from spikehtr.training.monitoring import LogEntry
 
 CSV, TENSORBOARD = "log.csv", "tensorboard"
 FIELDS = (
@@ -44,7 +44,7 @@ class Log:
 
             self._board = TensorBoardLogger(folder, name=TENSORBOARD, version="", purge_step=step + 1)
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: LogEntry) -> None:
         row = row_of(told)
         with self.path.open("a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, FIELDS).writerow(row)
@@ -59,7 +59,7 @@ class Log:
             self._board.finalize("success")
 
 
-def row_of(told: Told) -> dict[str, Any]:
+def row_of(told: LogEntry) -> dict[str, Any]:
     about = {"step": told.step, "epoch": told.epoch, "seconds": round(told.seconds, 2)}
     speed = {"learning_rate": told.learning_rate, "lines_per_second": round(told.lines_per_second, 1)}
     row = about | speed | told.values | {"validation_cer": told.cer}

@@ -28,10 +28,10 @@ from spikehtr.training.checkpoint import load_checkpoint, restore, save_checkpoi
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.graphs import make_step
+from spikehtr.training.monitoring import LogCallback, LogEntry, Meter, ProgressCallback, TrainingError, validation_beat
 from spikehtr.training.optim import Schedule
 from spikehtr.training.step import Moment
 from spikehtr.training.teacher import Teacher
-from spikehtr.training.telling import Beat, Meter, Tell, Told, TrainingError, validation_beat
 from spikehtr.weights import save_model
 
 BEST = "best.safetensors"
@@ -42,7 +42,7 @@ _AGREE_EVERY = 10  # steps: how often several devices ask whether to stop
 _SEED_STRIDE, _RANK_STRIDE = 1_000_003, 7_919  # keep the seeds of two runs, and of two devices, apart
 
 
-class Run:
+class TrainingRun:
     """Training of one network on `train`, validated on `validation`, kept in `folder`.
 
     `start` holds weights to begin from (by `training.finetune`), `notes` what the model file shall say of its making,
@@ -81,7 +81,7 @@ class Run:
         self.seconds, self._since = 0.0, time.monotonic()  # of training, and when they were last counted
         self.stopping = False  # set it, from a signal handler say, to end `fit` after the step under way, saved
         self._halt = False  # the devices have agreed to stop
-        self.beat: Beat | None = None  # set it to be shown every step, and a validation on its way
+        self.beat: ProgressCallback | None = None  # set it to be shown every step, and a validation on its way
 
     @property
     def device(self) -> torch.device:
@@ -159,7 +159,7 @@ class Run:
             self._save_model(cer, 0)
         return cer
 
-    def fit(self, save_every: int = 500, tell: Tell | None = None) -> None:
+    def fit(self, save_every: int = 500, tell: LogCallback | None = None) -> None:
         """Train to the end, from wherever the run is; a checkpoint every `save_every` steps and each epoch."""
         self._since = time.monotonic()
         while not self.finished and not self._halt:
@@ -184,7 +184,7 @@ class Run:
                     return
             self._end_epoch(epoch, meter, tell)
 
-    def _end_epoch(self, epoch: int, meter: Meter, tell: Tell | None) -> None:
+    def _end_epoch(self, epoch: int, meter: Meter, tell: LogCallback | None) -> None:
         """Check, validate where it is due, keep the model if it is the best, save, tell."""
         told = meter.read(epoch)
         due = self.finished or (epoch + 1) % self.config.training.validate_every == 0
@@ -194,12 +194,12 @@ class Run:
             self.best = cer if cer is not None else self.best
             self._save_model(cer, epoch + 1)
         self._agree(now=True)
-        # Told before it is saved: what is told of a step that was never saved can be taken back, not the reverse.
+        # LogEntry before it is saved: what is told of a step that was never saved can be taken back, not the reverse.
         told = replace(told, seconds=self.seconds, progress=self.progress, cer=cer, best=better, epoch_ended=True)
         self._say(tell, told)
         self.save()
 
-    def _say(self, tell: Tell | None, told: Told) -> None:
+    def _say(self, tell: LogCallback | None, told: LogEntry) -> None:
         if tell is not None and self.leads:
             tell(told)
 
@@ -289,4 +289,4 @@ class Run:
         )
 
 
-__all__ = ["BEST", "LOG_EVERY", "Run", "Tell", "Told", "TrainingError"]
+__all__ = ["BEST", "LOG_EVERY", "LogCallback", "LogEntry", "TrainingError", "TrainingRun"]

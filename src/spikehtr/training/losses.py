@@ -15,7 +15,7 @@ from spikehtr.model.network import Network, Output
 from spikehtr.ops.masks import at_least_fp32, valid_mask
 
 
-class Part(NamedTuple):
+class Share(NamedTuple):
     """One device's part of a batch that several share: the mean of the devices' losses is then the whole batch's.
 
     `lines` and `frames` are the whole batch's, divided by the number of devices.
@@ -37,7 +37,7 @@ class Losses(NamedTuple):
     teacher: Tensor
 
 
-def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor, part: Part | None = None) -> Tensor:
+def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor, part: Share | None = None) -> Tensor:
     """Mean over lines of -log p(target) / target length; a line too short to spell its target counts 0. Where there is
     nothing to spell, every frame has to be blank, and the cost is the mean over them.
 
@@ -51,7 +51,7 @@ def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor
 
 
 def symmetric_kl(
-    main: Tensor, aux: Tensor, lengths: Tensor, temperature: float = 1.0, part: Part | None = None
+    main: Tensor, aux: Tensor, lengths: Tensor, temperature: float = 1.0, part: Share | None = None
 ) -> Tensor:
     """Mean over valid frames of (KL(p|q) + KL(q|p)) / 2 = sum((p - q)(log p - log q)) / 2.
 
@@ -66,7 +66,7 @@ def symmetric_kl(
     return (skl * mask * part.own[:, None]).sum() / part.frames
 
 
-def distillation(logits: Tensor, lengths: Tensor, wanted: Tensor, part: Part | None = None) -> Tensor:
+def distillation(logits: Tensor, lengths: Tensor, wanted: Tensor, part: Share | None = None) -> Tensor:
     """Mean over valid frames of KL(q | p): p the network's posteriors, q a teacher's of the same frames.
 
     logits [B, L, V], lengths [B], q = `wanted` [B, L, V] -> scalar
@@ -93,7 +93,7 @@ def spike_htr_loss(
     target_lengths: Tensor,
     net: Network,
     config: TrainingConfig,
-    part: Part | None = None,
+    part: Share | None = None,
     wanted: Tensor | None = None,
 ) -> Losses:
     """What training minimises: main + 0.2 aux + 0.05 KL (+ penalties on alpha and firing, + distillation).

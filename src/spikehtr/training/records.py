@@ -14,14 +14,14 @@ from typing import Any
 from spikehtr.data.store import LineStore
 from spikehtr.files import whole_file
 from spikehtr.report import environment
-from spikehtr.training.sets import Sets
+from spikehtr.training.datasets import TrainingSets
 from spikehtr.version import __version__, code_digest
 from spikehtr.weights import Loaded
 
 CARD, DATA, ENVIRONMENT = "best.md", "data.json", "environment.json"
 
 
-def data_record(store: LineStore, sets: Sets) -> dict[str, Any]:
+def data_record(store: LineStore, sets: TrainingSets) -> dict[str, Any]:
     """The data of a run, for its folder; `digest` changes when any line does."""
     return {
         "sources": store.meta["sources"],

@@ -20,7 +20,7 @@ from spikehtr.model.masking import valid_mask
 from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.fabric import Fabric
-from spikehtr.training.losses import Part, spike_htr_loss
+from spikehtr.training.losses import Share, spike_htr_loss
 from spikehtr.training.optim import WeightAverage, make_optimizer
 from spikehtr.training.teacher import Teacher
 
@@ -126,7 +126,7 @@ class TrainStep:
         with self.fabric.autocast():
             return self.teacher(given.images, given.widths, out.spans, self.net.config.reducer.longest)
 
-    def _part(self, out: Output, indices: Indices) -> Part | None:
+    def _part(self, out: Output, indices: Indices) -> Share | None:
         """What this device's lines count for, where several share the batch."""
         rank, world = self.fabric.global_rank, self.fabric.world_size
         if world == 1:
@@ -136,4 +136,4 @@ class TrainStep:
         own = valid_mask(mine, size)[0].to(out.logits.dtype)
         frames = self.fabric.all_reduce((out.lengths * own).sum(), reduce_op="mean")
         assert isinstance(frames, Tensor)
-        return Part(own, len(indices) / world, frames)
+        return Share(own, len(indices) / world, frames)

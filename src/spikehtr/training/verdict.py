@@ -15,9 +15,9 @@ from spikehtr.evaluation.predict import Prediction, predict
 from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.model.network import Network
 from spikehtr.registry import build
-from spikehtr.training.sets import HOLD_OUT_FROM
+from spikehtr.training.datasets import HOLD_OUT_FROM
 
-# Measured from the bundled model: with 50 lines and 60 epochs (240 steps) it gains much (docs/results/fine-tuning).
+# Measured from the bundled model: with 50 lines and 60 epochs (240 steps) it gains much (docs/results/fine-tuning.md).
 _FEW_LINES, _FEW_STEPS = 50, 200
 _FEW_TO_JUDGE = 20
 _MOST = 200  # lines that are read for a verdict

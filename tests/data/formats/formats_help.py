@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.samples import ImportReport, Sample
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 PAGE_2013 = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2013-07-15"
 POLYGON = "10,10 90,10 90,30 10,30"
 
-Reader = Callable[[Path, Report], Iterator[Sample]]
+Reader = Callable[[Path, ImportReport], Iterator[Sample]]
 
 
 def real(name: str) -> Path:
@@ -24,12 +24,12 @@ def real(name: str) -> Path:
     return SHARED / name
 
 
-def gather(reader: Reader, path: Path) -> tuple[list[Sample], Report]:
-    report = Report()
+def gather(reader: Reader, path: Path) -> tuple[list[Sample], ImportReport]:
+    report = ImportReport()
     return list(reader(path, report)), report
 
 
-def kinds(report: Report) -> dict[str, int]:
+def kinds(report: ImportReport) -> dict[str, int]:
     """What was reported, by kind."""
     return {kind: number for (_, kind), number in report.counts.items()}
 

@@ -1,7 +1,7 @@
 import pytest
 from formats_help import draw, gather, kinds, write
 
-from spikehtr.data.formats import alto as reader
+from spikehtr.data.formats import alto_xml as reader
 
 BOX = 'HPOS="10" VPOS="20" WIDTH="80" HEIGHT="20"'
 SHAPE = '<Shape><Polygon POINTS="10 20 90 20 90 40 10 40"/></Shape>'

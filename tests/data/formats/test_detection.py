@@ -5,7 +5,7 @@ import pytest
 from formats_help import draw, page, page_line, real, write
 
 from spikehtr.data.formats import FORMATS, detect, read
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.samples import ImportReport, Sample
 from spikehtr.errors import SpikeHTRError
 
 
@@ -73,7 +73,7 @@ def test_each_format_is_found_out_and_read_either_way(tmp_path, name):
     MAKERS[name](tmp_path)
     assert detect(tmp_path) == name
     for spec in (tmp_path, str(tmp_path), f"{name}:{tmp_path}", f"{name.upper()}:{tmp_path}"):
-        report = Report()
+        report = ImportReport()
         assert [sample.text for sample in read(spec, report)] == ["Hello"]
         assert report.used == 1
 
@@ -85,7 +85,7 @@ def test_a_compiled_store_goes_before_all_else(tmp_path, monkeypatch):
     monkeypatch.setattr("spikehtr.data.store.read_store", lambda path, report: iter([sample]))
     assert detect(store) == "store"
     for spec in (store, f"store:{store}"):
-        assert list(read(spec, Report())) == [sample]
+        assert list(read(spec, ImportReport())) == [sample]
 
 
 def test_every_format_is_tried_above():
@@ -97,7 +97,7 @@ def test_single_files_are_found_out_too(tmp_path, file):
     for maker in (alto, parquet, ln):
         maker(tmp_path)
     assert detect(tmp_path / file) in ("alto", "parquet", "ln")
-    assert len(list(read(tmp_path / file, Report()))) == 1
+    assert len(list(read(tmp_path / file, ImportReport()))) == 1
 
 
 def test_an_unknown_folder_says_what_was_looked_for_and_what_to_do(tmp_path):
@@ -124,35 +124,35 @@ def test_an_unknown_folder_says_what_was_looked_for_and_what_to_do(tmp_path):
 )
 def test_a_missing_path_is_said_at_once(spec):
     with pytest.raises(SpikeHTRError, match=r"no such file or folder: .*(nowhere|example)"):
-        read(spec, Report())
+        read(spec, ImportReport())
     with pytest.raises(SpikeHTRError, match="no such file"):
-        read(Path("nowhere"), Report())
+        read(Path("nowhere"), ImportReport())
 
 
 def test_a_format_without_a_path_is_wrong_use():
     with pytest.raises(SpikeHTRError, match="page:PATH"):
-        read("page:", Report())
+        read("page:", ImportReport())
 
 
 def test_an_unknown_format_names_the_nearest(tmp_path):
     with pytest.raises(SpikeHTRError, match="did you mean 'parquet'"):
-        read(f"parket:{tmp_path}", Report())
+        read(f"parket:{tmp_path}", ImportReport())
     with pytest.raises(SpikeHTRError, match="known are store, parquet"):
-        read(f"zzz:{tmp_path}", Report())
+        read(f"zzz:{tmp_path}", ImportReport())
 
 
 def test_a_path_with_a_colon_that_exists_is_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder(tmp_path / "page:one")
-    assert [sample.text for sample in read("page:one", Report())] == ["Hello"]
-    assert [sample.text for sample in read("folder:page:one", Report())] == ["Hello"]
+    assert [sample.text for sample in read("page:one", ImportReport())] == ["Hello"]
+    assert [sample.text for sample in read("folder:page:one", ImportReport())] == ["Hello"]
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "store"])
 @pytest.mark.parametrize("what", ["empty folder", "file"])
 def test_a_named_format_that_finds_nothing_is_one_error(tmp_path, name, what):
     path = tmp_path if what == "empty folder" else write(tmp_path / "notes.md", "")
-    report = Report()
+    report = ImportReport()
     assert not list(read(f"{name}:{path}", report))
     assert (report.used, report.count("error")) == (0, 1)
     assert report.problems[0].where == str(path)

@@ -2,7 +2,7 @@ import pytest
 from formats_help import draw, gather, kinds, write
 
 from spikehtr.data.formats import folder
-from spikehtr.data.formats.files import MAX_TRANSCRIPT
+from spikehtr.data.formats.helpers import MAX_TRANSCRIPT
 
 
 def pair(path, text="Hello", ending=".gt.txt"):

@@ -10,10 +10,10 @@ from lxml import etree
 from PIL import Image
 
 from spikehtr.data.compiling import compile_store
-from spikehtr.data.formats import alto, page
+from spikehtr.data.formats import alto_xml, page_xml
 from spikehtr.data.formats.frames import frame_of
 from spikehtr.data.images import line_image
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.samples import ImportReport, Sample
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 
 OUTLINE = ((10.0, 10.0), (90.0, 10.0), (90.0, 40.0), (10.0, 40.0))
@@ -33,8 +33,8 @@ def written(frame: int | None, form: str, size: tuple[int, int]) -> str:
     return str(getattr(sheet, f"to_{form}")())
 
 
-def read(folder: Path, form: str, text: str) -> tuple[list[Sample], Report]:
-    return gather({"page": page, "alto": alto}[form].read, write(folder / "p.xml", text))
+def read(folder: Path, form: str, text: str) -> tuple[list[Sample], ImportReport]:
+    return gather({"page": page_xml, "alto": alto_xml}[form].read, write(folder / "p.xml", text))
 
 
 @pytest.mark.parametrize("form", ["page", "alto"])

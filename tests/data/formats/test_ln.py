@@ -8,7 +8,7 @@ import pytest
 from formats_help import draw, gather, kinds, real, write
 
 from spikehtr.data.formats import ln
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 
 
 def make(root, **lists):
@@ -86,7 +86,7 @@ def test_a_list_of_a_million_lines_is_streamed(tmp_path):
     with (tmp_path / "train.ln").open("w") as file:
         file.writelines(f"missing-{number}.png\n" for number in range(999_999))
         file.write("a.png\n")
-    report = Report(keep=10)
+    report = ImportReport(keep=10)
     before, start = resident(), time.perf_counter()
     used = sum(1 for _ in ln.read(tmp_path, report))
     seconds, grown = time.perf_counter() - start, resident() - before
@@ -111,7 +111,7 @@ def test_the_papers_lists_give_the_papers_counts(tmp_path, name, counts):
             target = tmp_path / "lines" / entry
             os.link(image, target)
             os.link(text, target.with_suffix(".txt"))
-    report = Report()
+    report = ImportReport()
     found = Counter(sample.split for sample in ln.read(tmp_path, report))
     shutil.rmtree(tmp_path / "lines")
     assert (found["train"], found["validation"], found["test"]) == counts

@@ -18,18 +18,18 @@ from lxml import etree
 from spikehtr.config import Config
 from spikehtr.data.check import check_data
 from spikehtr.data.compiling import compile_store, open_lines
-from spikehtr.data.formats import alto, page, read
+from spikehtr.data.formats import alto_xml, page_xml, read
 from spikehtr.data.formats.machine import READ, digest, list_read, noted_id
-from spikehtr.data.samples import MACHINE, WORDS_ONLY, Report
+from spikehtr.data.samples import MACHINE, WORDS_ONLY, ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 from spikehtr.results.xml_text import clean
-from spikehtr.training.checking import what_stops
+from spikehtr.training.dry_run import what_stops
 from spikehtr.training.job import Job
 
 Patch = pytest.MonkeyPatch
 texts = st.text(max_size=12).map(lambda text: " ".join(text.split()))
-PARSE: dict[str, Callable[[Any], Any]] = {"page": page.parse, "alto": alto.parse}
+PARSE: dict[str, Callable[[Any], Any]] = {"page": page_xml.parse, "alto": alto_xml.parse}
 PAGE_2019 = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
 PAGE_2013 = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2013-07-15"
 ALTO_4 = "http://www.loc.gov/standards/alto/ns-v4#"
@@ -199,7 +199,7 @@ def test_what_was_read_by_given_ids_is_listed_in_the_folder(tmp_path: Path, form
     assert [sample.machine for sample in samples] == [False] * 3
 
 
-PARSE_ALL = {"page": page.read, "alto": alto.read}
+PARSE_ALL = {"page": page_xml.read, "alto": alto_xml.read}
 
 
 def stored(folder: Path, text: str) -> Path:
@@ -211,12 +211,12 @@ def stored(folder: Path, text: str) -> Path:
 
 def test_machine_lines_are_left_out_counted_and_taken_on_demand(tmp_path: Path) -> None:
     folder = stored(tmp_path, written("page", THREE).replace("of the deed", "of the dead"))
-    report = Report()
+    report = ImportReport()
     assert [sample.text for sample in read(folder, report)] == ["of the dead"]
     assert report.machine_read == report.counts["warning", MACHINE] == 2
     assert (report.used, report.left_out) == (1, 0)
     assert "--machine-lines" in report.problems[0].remedy
-    report = Report()
+    report = ImportReport()
     assert [sample.machine for sample in read(folder, report, machine_lines=True)] == [True, False, True]
     assert not report.machine_read
 
@@ -255,7 +255,7 @@ def test_a_check_counts_them_and_where_none_is_left_that_is_an_error(tmp_path: P
 def test_a_word_corrected_while_its_line_was_not_is_told(tmp_path: Path) -> None:
     root = etree.fromstring(written("page", THREE).encode())
     next(root.iter("{*}Word")).find("{*}TextEquiv/{*}Unicode").text = "The"
-    report = Report()
+    report = ImportReport()
     assert not list(read(stored(tmp_path, etree.tostring(root, encoding="unicode")), report))
     (problem,) = (one for one in report.problems if one.kind == WORDS_ONLY)
     assert "its words say 'The fair copy', but the line itself 'a fair copy'" in problem.message
@@ -266,7 +266,7 @@ def test_a_word_corrected_while_its_line_was_not_is_told(tmp_path: Path) -> None
 def test_files_without_notes_are_a_persons(tmp_path: Path, form: str) -> None:
     lines = [(f"l{n}", text) for n, (_, text) in enumerate(THREE)]
     folder = stored(tmp_path, escriptorium(form, written(form, lines)))
-    assert len(list(read(folder, Report()))) == 3
+    assert len(list(read(folder, ImportReport()))) == 3
 
 
 @given(st.lists(texts, min_size=1, max_size=4), st.data())

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from formats_help import POLYGON, draw, gather, kinds, page, page_line, page_xml, write
 
-from spikehtr.data.formats import page as reader
+from spikehtr.data.formats import page_xml as reader
 from spikehtr.data.images import line_image
 
 SQUARE = ((10.0, 10.0), (90.0, 10.0), (90.0, 30.0), (10.0, 30.0))
@@ -233,9 +233,9 @@ def test_an_outside_entity_is_not_resolved_into_the_text(tmp_path):
 def test_reading_is_lazy(tmp_path):
     page(tmp_path, page_line(), name="a")
     write(tmp_path / "b.xml", b"broken")
-    from spikehtr.data.samples import Report
+    from spikehtr.data.samples import ImportReport
 
-    report = Report()
+    report = ImportReport()
     samples = reader.read(tmp_path, report)
     assert next(samples).id == "a/l1"
     assert not report.counts

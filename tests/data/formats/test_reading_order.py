@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from spikehtr.data.formats import alto, page
+from spikehtr.data.formats import alto_xml, page_xml
 from spikehtr.pages.given import read_given
 
 ALTO = "http://www.loc.gov/standards/alto/ns-v4#"
@@ -28,7 +28,7 @@ def refs(*names: str) -> str:
 
 
 def names(text: str) -> list[str]:
-    return [line.id for line in page.parse(etree.fromstring(text)).lines]
+    return [line.id for line in page_xml.parse(etree.fromstring(text)).lines]
 
 
 @given(st.permutations("abcde"), st.integers(0, 5))
@@ -78,7 +78,7 @@ def test_alto_orders_blocks_and_lines():
         f'<Layout><Page WIDTH="10" HEIGHT="10"><PrintSpace><TextBlock ID="b1">{line("l1")}{line("l2")}</TextBlock>'
         f'<TextBlock ID="b2">{line("l3")}</TextBlock></PrintSpace></Page></Layout></alto>'
     )
-    assert [found.id for found in alto.parse(etree.fromstring(text)).lines] == ["l3", "l2", "l1"]
+    assert [found.id for found in alto_xml.parse(etree.fromstring(text)).lines] == ["l3", "l2", "l1"]
 
 
 def test_pages_are_read_and_learned_from_in_that_order(tmp_path):
@@ -90,5 +90,5 @@ def test_pages_are_read_and_learned_from_in_that_order(tmp_path):
         ("b", ["b-1", "b-2"]),
         ("a", ["a-1", "a-2"]),
     ]
-    samples, _ = gather(page.read, file)
+    samples, _ = gather(page_xml.read, file)
     assert [sample.text for sample in samples] == ["b", "b", "a", "a"]

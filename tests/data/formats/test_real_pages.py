@@ -13,7 +13,7 @@ from formats_help import gather, real
 from numpy.typing import NDArray
 from PIL import Image
 
-from spikehtr.data.formats import alto, parquet
+from spikehtr.data.formats import alto_xml, parquet
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import line_image
 from spikehtr.data.samples import Sample
@@ -25,7 +25,7 @@ Pair = tuple[NDArray[np.uint8], Image.Image]  # our line and the other, both 64 
 
 
 def test_every_line_of_every_page_is_read_and_can_be_cut():
-    samples, report = gather(alto.read, real("pages"))
+    samples, report = gather(alto_xml.read, real("pages"))
     assert len({sample.image for sample in samples}) == 23
     assert len(samples) == 551
     assert not report.counts
@@ -35,7 +35,7 @@ def test_every_line_of_every_page_is_read_and_can_be_cut():
 def pairs() -> Iterator[list[Pair]]:
     """Page by page, the lines whose text is found just once on the page and once among the page's Parquet lines."""
     for folder in sorted(real("pages").iterdir()):
-        ours, _ = gather(alto.read, folder)
+        ours, _ = gather(alto_xml.read, folder)
         names = {sample.page for sample in ours}
         rows = [row for split in ("validation", "test") for row in gather(parquet.read, lines_of(folder, split))[0]]
         theirs = [row for row in rows if page_of(row) in names]

@@ -2,14 +2,14 @@ import pytest
 from formats_help import kinds, write
 
 from spikehtr.data.formats import xml
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 
 ENTITIES = '<!ENTITY a0 "haha">' + "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12))
 
 
 @pytest.mark.parametrize("body", ["<r>&a11;</r>", '<r x="&a11;"/>', "<r/>"], ids=["text", "attribute", "unused"])
 def test_entity_expansion_is_refused_at_once(tmp_path, body):
-    report = Report()
+    report = ImportReport()
     assert xml.load(write(tmp_path / "bomb.xml", f"<!DOCTYPE r [{ENTITIES}]>{body}"), report) is None
     assert kinds(report) == {"unsafe XML": 1}
     assert "DOCTYPE" in report.problems[0].remedy
@@ -26,7 +26,7 @@ def test_entity_expansion_is_refused_at_once(tmp_path, body):
 )
 def test_outside_entities_and_dtds_are_refused_and_never_read(tmp_path, doctype):
     secret = write(tmp_path / "secret.dtd", "this is not a DTD & must not be looked at")
-    report = Report()
+    report = ImportReport()
     file = write(tmp_path / "spy.xml", doctype.format(secret=secret.as_uri()))
     assert xml.load(file, report) is None
     assert kinds(report) == {"unsafe XML": 1}
@@ -35,9 +35,9 @@ def test_outside_entities_and_dtds_are_refused_and_never_read(tmp_path, doctype)
 
 def test_a_dtd_may_be_named_where_the_collection_is_known_to_and_is_still_not_read(tmp_path):
     file = write(tmp_path / "a.xml", '<!DOCTYPE form SYSTEM "nowhere.dtd"><form id="x"/>')
-    assert xml.load(file, Report(), dtd_may_be_named=True).get("id") == "x"
+    assert xml.load(file, ImportReport(), dtd_may_be_named=True).get("id") == "x"
     spy = write(tmp_path / "b.xml", '<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]><r>&x;</r>')
-    assert xml.load(spy, Report(), dtd_may_be_named=True) is None
+    assert xml.load(spy, ImportReport(), dtd_may_be_named=True) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_dtd_may_be_named_where_the_collection_is_known_to_and_is_still_not_re
     ],
 )
 def test_broken_files_are_reported_with_a_remedy(tmp_path, content):
-    report = Report()
+    report = ImportReport()
     file = write(tmp_path / "x.xml", content)
     assert xml.load(file, report) is None
     assert kinds(report) == {"broken XML": 1}
@@ -75,7 +75,7 @@ def test_broken_files_are_reported_with_a_remedy(tmp_path, content):
 
 
 def test_a_missing_file_is_reported(tmp_path):
-    report = Report()
+    report = ImportReport()
     assert xml.load(tmp_path / "none.xml", report) is None
     assert kinds(report) == {"broken XML": 1}
 
@@ -84,7 +84,7 @@ def test_a_missing_file_is_reported(tmp_path):
 def test_stated_encodings_are_read_and_sniffed(tmp_path, encoding):
     text = f'<?xml version="1.0" encoding="{encoding}"?><!-- <no> --><p:r xmlns:p="urn:x">é</p:r>'
     file = write(tmp_path / "x.xml", text.encode(encoding))
-    root = xml.load(file, Report())
+    root = xml.load(file, ImportReport())
     assert (root.text, xml.name_of(root), xml.sniff(file)) == ("é", "r", "r")
 
 

@@ -18,7 +18,7 @@ from spikehtr.pages.segment import network_weights as weights
 from spikehtr.pages.segment.__main__ import main
 from spikehtr.pages.segment.labels import LineLabel, PageLabels
 from spikehtr.pages.segment.line_network import LineNetwork, Maps, NetworkShape, folded, parameters
-from spikehtr.pages.segment.map_losses import Batch, losses
+from spikehtr.pages.segment.map_losses import PartBatch, losses
 from spikehtr.pages.segment.measures import order_errors, page_score
 from spikehtr.pages.segment.packed_pages import PackedPage, folds, pack, unpack
 from spikehtr.pages.segment.train_network import Trainer, TrainOptions
@@ -67,7 +67,7 @@ def test_rare_directions_count_as_much_as_usual_ones() -> None:
     turn[0] = 2
     coarse = torch.zeros(8, 7, 4, 4)
     coarse[:, 3] = 8.0
-    batch = Batch(
+    batch = PartBatch(
         torch.zeros(8, 1, 16, 16),
         torch.zeros(8, 8, 8, dtype=torch.uint8),
         torch.full((8, 2, 4, 4), 16.0),

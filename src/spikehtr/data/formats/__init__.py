@@ -8,15 +8,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from spikehtr.data.formats import alto, folder, iam, lam, ln, page, parquet, read2016
-from spikehtr.data.samples import MACHINE, Report, Sample
+from spikehtr.data.formats import alto_xml, folder, iam, lam, ln, page_xml, parquet, read2016
+from spikehtr.data.samples import MACHINE, ImportReport, Sample
 from spikehtr.errors import SpikeHTRError
 
 
-class Reader(NamedTuple):
+class SourceFormat(NamedTuple):
     looks_for: str  # what tells the format, in words
     recognises: Callable[[Path], bool]
-    read: Callable[[Path, Report], Iterator[Sample]]
+    read: Callable[[Path, ImportReport], Iterator[Sample]]
 
 
 def _is_store(path: Path) -> bool:
@@ -25,7 +25,7 @@ def _is_store(path: Path) -> bool:
     return is_store(path)
 
 
-def _read_store(path: Path, report: Report) -> Iterator[Sample]:
+def _read_store(path: Path, report: ImportReport) -> Iterator[Sample]:
     from spikehtr.data.store import read_store
 
     return read_store(path, report)
@@ -33,15 +33,15 @@ def _read_store(path: Path, report: Report) -> Iterator[Sample]:
 
 # The order is that of detection: the more particular layout comes first.
 _READERS = {
-    "store": Reader("a store compiled by this program", _is_store, _read_store),
-    "parquet": Reader(parquet.LOOKS_FOR, parquet.recognises, parquet.read),
-    "iam": Reader(iam.LOOKS_FOR, iam.recognises, iam.read),
-    "lam": Reader(lam.LOOKS_FOR, lam.recognises, lam.read),
-    "ln": Reader(ln.LOOKS_FOR, ln.recognises, ln.read),
-    "read2016": Reader(read2016.LOOKS_FOR, read2016.recognises, read2016.read),
-    "page": Reader(page.LOOKS_FOR, page.recognises, page.read),
-    "alto": Reader(alto.LOOKS_FOR, alto.recognises, alto.read),
-    "folder": Reader(folder.LOOKS_FOR, folder.recognises, folder.read),
+    "store": SourceFormat("a store compiled by this program", _is_store, _read_store),
+    "parquet": SourceFormat(parquet.LOOKS_FOR, parquet.recognises, parquet.read),
+    "iam": SourceFormat(iam.LOOKS_FOR, iam.recognises, iam.read),
+    "lam": SourceFormat(lam.LOOKS_FOR, lam.recognises, lam.read),
+    "ln": SourceFormat(ln.LOOKS_FOR, ln.recognises, ln.read),
+    "read2016": SourceFormat(read2016.LOOKS_FOR, read2016.recognises, read2016.read),
+    "page": SourceFormat(page_xml.LOOKS_FOR, page_xml.recognises, page_xml.read),
+    "alto": SourceFormat(alto_xml.LOOKS_FOR, alto_xml.recognises, alto_xml.read),
+    "folder": SourceFormat(folder.LOOKS_FOR, folder.recognises, folder.read),
 }
 FORMATS = tuple(_READERS)
 
@@ -63,7 +63,7 @@ def detect(path: Path) -> str:
     )
 
 
-def read(spec: str | Path, report: Report, machine_lines: bool = False) -> Iterator[Sample]:
+def read(spec: str | Path, report: ImportReport, machine_lines: bool = False) -> Iterator[Sample]:
     """The samples at a path, or at `format:path`, one by one; `report` gets the count and all that was not used.
 
     Lines whose text is a model's, unchanged and unconfirmed, are left out unless `machine_lines`. What a store holds is
@@ -74,7 +74,7 @@ def read(spec: str | Path, report: Report, machine_lines: bool = False) -> Itera
     return _read(name, path, report, machine_lines or name == "store")
 
 
-def _read(name: str, path: Path, report: Report, machine_lines: bool) -> Iterator[Sample]:
+def _read(name: str, path: Path, report: ImportReport, machine_lines: bool) -> Iterator[Sample]:
     before = report.used, report.counts.total()
     samples = _READERS[name].read(path, report)
     wanted = samples if machine_lines else _by_persons(samples, report)
@@ -84,17 +84,18 @@ def _read(name: str, path: Path, report: Report, machine_lines: bool) -> Iterato
         report.add("nothing found", path, message, "check the path, or name another format: format:path")
 
 
-def _by_persons(samples: Iterator[Sample], report: Report) -> Iterator[Sample]:
+def _by_persons(samples: Iterator[Sample], report: ImportReport) -> Iterator[Sample]:
     for sample in samples:
         if sample.machine:
             message = f"{sample.text!r} is as the model read it: nobody has changed or confirmed it"
-            remedy = "correct it, or confirm it (docs/training.md), or take all such lines with --machine-lines"
+            how = "docs/how-to/correct-and-fine-tune.md"
+            remedy = f"correct it, or confirm it ({how}), or take all such lines with --machine-lines"
             report.add(MACHINE, sample.origin, message, remedy, "warning")
         else:
             yield sample
 
 
-def _writable(samples: Iterator[Sample], report: Report) -> Iterator[Sample]:
+def _writable(samples: Iterator[Sample], report: ImportReport) -> Iterator[Sample]:
     """Those whose text can be written as UTF-8, under names that can."""
     for sample in samples:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from spikehtr.data.formats.files import (
+from spikehtr.data.formats.helpers import (
     IMAGE_SUFFIXES,
     UniqueNames,
     document_of,
@@ -18,7 +18,7 @@ from spikehtr.data.formats.files import (
     split_of,
     walk,
 )
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.samples import ImportReport, Sample
 
 LOOKS_FOR = "line images with x.gt.txt or x.txt beside x.png"
 
@@ -34,14 +34,14 @@ def recognises(path: Path) -> bool:
     )
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
     if not path.is_dir():
         return
     for folder, files in groupby(walk(path, IMAGE_SUFFIXES | _TEXT, report), key=lambda file: file.parent):
         yield from _read_folder(folder, [file.name for file in files], path, report)
 
 
-def _read_folder(folder: Path, names: list[str], root: Path, report: Report) -> Iterator[Sample]:
+def _read_folder(folder: Path, names: list[str], root: Path, report: ImportReport) -> Iterator[Sample]:
     texts = {name for name in names if name.lower().endswith(".txt")}
     unused = set(texts)
     ids = UniqueNames()

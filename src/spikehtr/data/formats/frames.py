@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spikehtr.data.formats import xml
 from spikehtr.data.images import ImageError, count_frames
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 
 _NOTE = re.compile(r"\bframe\s*\{[^}]*\bnumber:\s*(\d{1,9})\b")
 
@@ -34,7 +34,7 @@ def frame_of(root: xml.Element) -> int | None:
     return int(match[1]) or None if match else None
 
 
-def frame_meant(file: Path, frame: int | None, image: Path, report: Report) -> int | None:
+def frame_meant(file: Path, frame: int | None, image: Path, report: ImportReport) -> int | None:
     """Which page of its image an XML file means that says `frame` or nothing, from 1; None where there is but one.
 
     Where nothing is said it is the first, and a word in the report. A page that is not there is an ImageError.

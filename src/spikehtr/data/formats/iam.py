@@ -12,10 +12,10 @@ from html import unescape
 from pathlib import Path
 
 from spikehtr.data.formats import xml
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, has_text, image_missing, rows, walk
+from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, has_text, image_missing, rows, walk
 from spikehtr.data.formats.iam_splits import form_of, read_splits
 from spikehtr.data.formats.outlines import Box, bounds
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.samples import ImportReport, Sample
 
 LOOKS_FOR = "lines/ or forms/ with lines.txt (also in ascii/) or xml/"
 
@@ -45,7 +45,7 @@ def _lines_txt(path: Path) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
     if not path.is_dir():
         return
     lines = _from_text(path, report) | _from_xml(path, report)
@@ -77,13 +77,13 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
     _report_unused(images, lines, report)
 
 
-def _report_unused(images: dict[str, Path], lines: dict[str, _Line], report: Report) -> None:
+def _report_unused(images: dict[str, Path], lines: dict[str, _Line], report: ImportReport) -> None:
     known = lines.keys() | set(map(form_of, lines))
     for stem in sorted(images.keys() - known):
         report.add("text missing", images[stem], "no transcript for this image", "add it to lines.txt or xml/")
 
 
-def _from_text(path: Path, report: Report) -> dict[str, _Line]:
+def _from_text(path: Path, report: ImportReport) -> dict[str, _Line]:
     """`lines.txt`: id, ok or err, grey level, components, x, y, w, h, and the words with | between them."""
     file = _lines_txt(path)
     lines: dict[str, _Line] = {}
@@ -100,7 +100,7 @@ def _from_text(path: Path, report: Report) -> dict[str, _Line]:
     return lines
 
 
-def _from_xml(path: Path, report: Report) -> dict[str, _Line]:
+def _from_xml(path: Path, report: ImportReport) -> dict[str, _Line]:
     """`xml/*.xml`: each line's text, and the box around the components of its words."""
     lines: dict[str, _Line] = {}
     for file in walk(path / "xml", frozenset({".xml"}), report) if (path / "xml").is_dir() else ():

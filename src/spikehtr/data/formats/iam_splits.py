@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, rows
-from spikehtr.data.samples import Report, Split, split_named
+from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, rows
+from spikehtr.data.samples import ImportReport, Split, split_named
 
 _LIST_SUFFIXES = frozenset({".txt", ".lst", ".list", ".uttlist", ".ln", ""})
 _ENTRY_SUFFIXES = IMAGE_SUFFIXES | {".txt", ".xml"}
@@ -19,7 +19,7 @@ def form_of(line_id: str) -> str:
     return line_id.rpartition("-")[0]
 
 
-def read_splits(path: Path, lines: Collection[str], report: Report) -> dict[str, Split]:
+def read_splits(path: Path, lines: Collection[str], report: ImportReport) -> dict[str, Split]:
     """Which split each line is in, by the list files of the first place that has any; lines in no list have none."""
     lists = _list_files(path, report)
     forms: dict[str, list[str]] = {}
@@ -44,7 +44,7 @@ def read_splits(path: Path, lines: Collection[str], report: Report) -> dict[str,
     return splits
 
 
-def _list_files(path: Path, report: Report) -> dict[Path, Split]:
+def _list_files(path: Path, report: ImportReport) -> dict[Path, Split]:
     folders = sorted(place for place in path.iterdir() if place.is_dir())
     named = [place for word in ("aachen", "task") for place in folders if word in place.name.lower()]
     places = [path, *(place for place in (path / "splits", path / "split") if place.is_dir()), *named]

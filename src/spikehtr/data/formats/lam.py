@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spikehtr.data.formats.files import UniqueNames, decode, has_text, image_missing
-from spikehtr.data.samples import Report, Sample, split_named
+from spikehtr.data.formats.helpers import UniqueNames, decode, has_text, image_missing
+from spikehtr.data.samples import ImportReport, Sample, split_named
 
 LOOKS_FOR = "lines/img and lines/split/basic/train.json, val.json, test.json"
 USUAL = "basic"  # the split that papers report on; the others leave decades out
@@ -22,10 +22,10 @@ def recognises(path: Path) -> bool:
 
 def _lines_folder(path: Path) -> Path | None:
     places = (place for place in (path, path / "lines") if (place / "img").is_dir())
-    return next((place for place in places if _split_files(place / "split", Report())), None)
+    return next((place for place in places if _split_files(place / "split", ImportReport())), None)
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
     folder = _lines_folder(path)
     if folder is None:
         return
@@ -34,7 +34,7 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
         yield from _read_split(file, folder / "img", names, report)
 
 
-def _split_files(folder: Path, report: Report) -> list[Path]:
+def _split_files(folder: Path, report: ImportReport) -> list[Path]:
     """The JSON files of one way of splitting; which one is said where there are several."""
     ways = {file.parent: file.parent.name for file in sorted(folder.rglob("*.json")) if split_named(file.name)}
     if not ways:
@@ -47,7 +47,7 @@ def _split_files(folder: Path, report: Report) -> list[Path]:
     return [file for _, file in sorted(files, key=lambda item: _ORDER.index(item[0]))]
 
 
-def _read_split(file: Path, images: Path, names: UniqueNames, report: Report) -> Iterator[Sample]:
+def _read_split(file: Path, images: Path, names: UniqueNames, report: ImportReport) -> Iterator[Sample]:
     for number, entry in enumerate(_entries(file, report), start=1):
         where = f"{file}, entry {number}"
         name, text = (entry.get("img"), entry.get("text")) if isinstance(entry, dict) else (None, None)
@@ -69,7 +69,7 @@ def _read_split(file: Path, images: Path, names: UniqueNames, report: Report) ->
             )
 
 
-def _entries(file: Path, report: Report) -> list[Any]:
+def _entries(file: Path, report: ImportReport) -> list[Any]:
     try:
         text = decode(file.read_bytes(), file, report)
     except OSError as error:

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from spikehtr.data.formats.files import IMAGE_SUFFIXES, UniqueNames, image_missing, read_transcript, rows
-from spikehtr.data.samples import Report, Sample, split_named
+from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, UniqueNames, image_missing, read_transcript, rows
+from spikehtr.data.samples import ImportReport, Sample, split_named
 
 LOOKS_FOR = "lists of image names (train.ln, val.ln, test.ln) with the images and their .txt in lines/"
 
@@ -19,7 +19,7 @@ def recognises(path: Path) -> bool:
     return bool(_lists(path))
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
     names = UniqueNames()
     for file in [path] if path.is_file() else _lists(path):
         yield from _read_list(file, names, report)
@@ -28,7 +28,7 @@ def read(path: Path, report: Report) -> Iterator[Sample]:
 def named_files(file: Path) -> Iterator[Path]:
     """The images that a list names and that are there, each with the place of its transcript."""
     find = _finder(file)
-    for _, name in rows(file, Report()):
+    for _, name in rows(file, ImportReport()):
         place, _ = find(name)
         if place is not None:
             image = Path(place + name)
@@ -42,7 +42,7 @@ def _lists(path: Path) -> list[Path]:
     return sorted(path.glob("*.ln"), key=lambda file: (order.index(split_named(file.name)), file.name))
 
 
-def _read_list(file: Path, names: UniqueNames, report: Report) -> Iterator[Sample]:
+def _read_list(file: Path, names: UniqueNames, report: ImportReport) -> Iterator[Sample]:
     split, where = split_named(file.name), f"{file}, row "
     find = _finder(file)
     for number, name in rows(file, report):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
 
-from spikehtr.data.samples import Point, Report
+from spikehtr.data.samples import ImportReport, Point
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 Points = tuple[Point, ...]
@@ -43,7 +43,7 @@ def bounds(points: Iterable[Point]) -> Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LineOutline:
     """Where a line is, as its file has it. Any part may be missing or useless."""
 
     polygon: Points = ()
@@ -51,7 +51,7 @@ class Shape:
     baseline: Points = ()
     faults: tuple[str, ...] = ()  # what could not be understood
 
-    def scaled(self, x: float, y: float) -> Shape:
+    def scaled(self, x: float, y: float) -> LineOutline:
         """The same in an image that is `x` times as wide and `y` times as high."""
         box = self.box and (self.box[0] * x, self.box[1] * y, self.box[2] * x, self.box[3] * y)
         polygon = tuple((px * x, py * y) for px, py in self.polygon)
@@ -73,7 +73,7 @@ def _encloses(box: Box) -> bool:
     return right > left and bottom > top and max(map(abs, box)) <= LIMIT
 
 
-def band_height(shapes: Iterable[Shape], page_height: float) -> float:
+def band_height(shapes: Iterable[LineOutline], page_height: float) -> float:
     """How high a line without an outline is: as the page's median line; where none has one, as baselines lie apart."""
     shapes = list(shapes)
     heights = [box[3] - box[1] for shape in shapes if (box := shape.outline_box())]
@@ -97,7 +97,7 @@ def _distances(baselines: list[Box], least: float) -> list[float]:
     return [distance for distance in nearest if distance < math.inf]
 
 
-def usable(shape: Shape, height: float, where: str, report: Report) -> Shape | None:
+def usable(shape: LineOutline, height: float, where: str, report: ImportReport) -> LineOutline | None:
     """A shape with just a polygon or a box, and a baseline of two points at least or none.
 
     Whatever had to be replaced is reported as a warning; None, and an error, where nothing can be used.
@@ -117,12 +117,12 @@ def usable(shape: Shape, height: float, where: str, report: Report) -> Shape | N
     if not outline:
         message = f"no usable polygon or box: a band of {height:.0f} pixels about the baseline is used"
         report.add("band for outline", where, message, "draw the line's polygon for a better crop", "warning")
-        return Shape(polygon=band(baseline, height), baseline=baseline)
+        return LineOutline(polygon=band(baseline, height), baseline=baseline)
     if not shape.has_polygon():
         message = "no usable polygon (three different points at least): the box is used"
         report.add("box for outline", where, message, "draw the line's polygon for a better crop", "warning")
-        return Shape(box=outline, baseline=baseline)
-    return Shape(polygon=shape.polygon, baseline=baseline)
+        return LineOutline(box=outline, baseline=baseline)
+    return LineOutline(polygon=shape.polygon, baseline=baseline)
 
 
 def _in_limit(points: Points) -> bool:

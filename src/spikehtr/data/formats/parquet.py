@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spikehtr.data.formats.files import UniqueNames, decode, has_text, image_missing, split_of, walk
-from spikehtr.data.samples import Report, Sample, Split, split_named
+from spikehtr.data.formats.helpers import UniqueNames, decode, has_text, image_missing, split_of, walk
+from spikehtr.data.samples import ImportReport, Sample, Split, split_named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ def recognises(path: Path) -> bool:
     return next(walk(path, _PARQUET), path).suffix.lower() == ".parquet"
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -68,7 +68,7 @@ def named_files(file: Path) -> Iterator[Path]:
                     yield image
 
 
-def _has_columns(schema: pa.Schema, file: Path, report: Report) -> bool:
+def _has_columns(schema: pa.Schema, file: Path, report: ImportReport) -> bool:
     columns = {column.name: column.type for column in schema}
     if "text" in columns and _holds_images(columns.get("image")):
         return True
@@ -86,7 +86,7 @@ def _holds_images(kind: pa.DataType | None) -> bool:
     return kind is not None and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _rows(table: pq.ParquetFile, file: Path, root: Path, report: Report) -> Iterator[Sample | None]:
+def _rows(table: pq.ParquetFile, file: Path, root: Path, report: ImportReport) -> Iterator[Sample | None]:
     """Each row's sample, None where it has none."""
     columns = [name for name in _COLUMNS if name in table.schema_arrow.names]
     prefix = file.stem if file == root else file.relative_to(root).with_suffix("").as_posix()
@@ -144,7 +144,7 @@ def _image(value: bytes | dict[str, bytes | None] | None, folder: Path) -> bytes
     return value.get("bytes") or (folder / path if path and os.path.isfile(folder / path) else None)  # noqa: PTH113
 
 
-def _split(value: object, where: str, report: Report) -> Split | None:
+def _split(value: object, where: str, report: ImportReport) -> Split | None:
     name = _name(value)
     split = split_named(name) if name is not None else None
     if name is not None and split is None:

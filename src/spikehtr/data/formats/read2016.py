@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from spikehtr.data.formats import page, xml
-from spikehtr.data.formats.files import split_of, walk
-from spikehtr.data.formats.pages import XML
-from spikehtr.data.samples import Report, Sample
+from spikehtr.data.formats import page_xml, xml
+from spikehtr.data.formats.helpers import split_of, walk
+from spikehtr.data.formats.xml_pages import XML
+from spikehtr.data.samples import ImportReport, Sample
 
 LOOKS_FOR = "folders Training, Validation or Test with PAGE XML in page/ (the ICFHR 2016 archives)"
 
@@ -25,5 +25,5 @@ def recognises(path: Path) -> bool:
     )
 
 
-def read(path: Path, report: Report) -> Iterator[Sample]:
-    return page.read(path, report)
+def read(path: Path, report: ImportReport) -> Iterator[Sample]:
+    return page_xml.read(path, report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spikehtr.data.formats import xml
-from spikehtr.data.formats.pages import PageLine
+from spikehtr.data.formats.xml_pages import PageLine
 
 
 def in_reading_order(root: xml.Element, lines: list[PageLine]) -> list[PageLine]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lxml import etree
 
-from spikehtr.data.samples import Report
+from spikehtr.data.samples import ImportReport
 
 Element = Any  # an lxml element; lxml has no types of its own
 
@@ -28,7 +28,7 @@ _CAREFUL = {
 _FIRST_TAG = re.compile(rb"<(?:[\w.-]+:)?([\w.-]+)")
 
 
-def load(path: Path, report: Report, dtd_may_be_named: bool = False) -> Element | None:
+def load(path: Path, report: ImportReport, dtd_may_be_named: bool = False) -> Element | None:
     """The root element of an XML file; None, and a word in the report, where there is none to be had.
 
     A file that declares entities is refused, and so is one that names an outside DTD (unless `dtd_may_be_named`, for a
@@ -81,7 +81,7 @@ def _parser() -> Any:
     return etree.XMLParser(**_CAREFUL)
 
 
-def _refuse(path: Path, message: str, report: Report) -> None:
+def _refuse(path: Path, message: str, report: ImportReport) -> None:
     report.add("unsafe XML", path, message, "take the <!DOCTYPE ...> out, and write entities as plain characters")
 
 

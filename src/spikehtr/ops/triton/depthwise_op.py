@@ -19,7 +19,7 @@ _LOW = 4  # rows of a map whose walk is written out; more would take long to com
 _ROWS, _PROGRAMS = 32, 1024  # of the taps' gradient: rows worth writing a program's sums for, and enough programs
 
 
-class Plan(NamedTuple):
+class DepthwiseLaunch(NamedTuple):
     dtype: torch.dtype  # of the result
     want_sums: bool = False  # also give the result's sums over valid columns, for a norm that follows at once
     fork: bool = False  # also hand x through, so that both gradients meet in one pass
@@ -62,7 +62,7 @@ class _Depthwise(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, widths: Tensor, plan: Plan
+        ctx: Any, x: Tensor, weight: Tensor, widths: Tensor, plan: DepthwiseLaunch
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         y, sums = _walk(x, weight, widths, plan.dtype, plan.want_sums)
         ctx.save_for_backward(x, weight, widths)
@@ -93,7 +93,9 @@ class _Depthwise(torch.autograd.Function):
         return dx, dweight, None, None
 
 
-def depthwise(x: Tensor, weight: Tensor, widths: Tensor, plan: Plan) -> tuple[Tensor, Tensor | None, Tensor | None]:
+def depthwise(
+    x: Tensor, weight: Tensor, widths: Tensor, plan: DepthwiseLaunch
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """x [T, B, C, H, W], 0 in the padding -> its convolution in the same shape, as `plan` asks its sums, and x again.
 
     What the gradient of y holds in the padding is taken as 0; x has none there.

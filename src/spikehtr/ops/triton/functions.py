@@ -75,14 +75,14 @@ def _image_conv(x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[in
 
 def depthwise(x: Tensor, weight: Tensor, widths: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
     dtype = result_dtype(x)
-    plan = depthwise_op.Plan(dtype, want_sums=True, fork=True)
+    plan = depthwise_op.DepthwiseLaunch(dtype, want_sums=True, fork=True)
     y, sums, again = depthwise_op.depthwise(x.to(dtype), weight, widths, plan)
     assert again is not None
     return y, sums, again
 
 
-def _norm_plan(x: Tensor, norm: Norm, neuron: Neuron, fork: bool = False) -> groupnorm_op.Plan:
-    return groupnorm_op.Plan(norm.groups, norm.eps, neuron, result_dtype(x), fork)
+def _norm_plan(x: Tensor, norm: Norm, neuron: Neuron, fork: bool = False) -> groupnorm_op.GroupNormLaunch:
+    return groupnorm_op.GroupNormLaunch(norm.groups, norm.eps, neuron, result_dtype(x), fork)
 
 
 def group_norm(x: Tensor, widths: Tensor, weight: Tensor, bias: Tensor, norm: Norm) -> Tensor:
@@ -139,12 +139,12 @@ def ink_evidence(gray: Tensor, widths: Tensor, weight: Tensor, ink: Ink) -> Tens
 
 
 def token_norm(x: Tensor, weight: Tensor, bias: Tensor, norm: Norm) -> Tensor:
-    plan = tokennorm_op.Plan(norm.eps, Neuron(), result_dtype(x))
+    plan = tokennorm_op.TokenNormLaunch(norm.eps, Neuron(), result_dtype(x))
     return tokennorm_op.token_norm_neuron(x[None], weight, bias, plan).squeeze(0)
 
 
 def token_norm_neuron(x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, neuron: Neuron) -> Tensor:
-    plan = tokennorm_op.Plan(norm.eps, neuron, result_dtype(x))
+    plan = tokennorm_op.TokenNormLaunch(norm.eps, neuron, result_dtype(x))
     return tokennorm_op.token_norm_neuron(x, weight, bias, plan)
 
 
@@ -159,14 +159,14 @@ def add_branch(
     path_rate: float = 0.0,
 ) -> Tensor:
     drop = Drop.draw(rate, path_rate, x.device) if rate or path_rate else None
-    plan = tokennorm_op.Plan(norm.eps, neuron, x.dtype, x.shape[2], drop)
+    plan = tokennorm_op.TokenNormLaunch(norm.eps, neuron, x.dtype, x.shape[2], drop)
     return tokennorm_op.token_norm_neuron(drive, weight, bias, plan, x)
 
 
 def along_tokens(x: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     dtype = result_dtype(x)
     maps = x.to(dtype).unsqueeze(2).movedim(4, 2)  # [T, B, d, 1, L]
-    y, _, _ = depthwise_op.depthwise(maps, weight.unsqueeze(2), mask.sum(1), depthwise_op.Plan(dtype))
+    y, _, _ = depthwise_op.depthwise(maps, weight.unsqueeze(2), mask.sum(1), depthwise_op.DepthwiseLaunch(dtype))
     y = y.movedim(2, 4).squeeze(2)
     return y if bias is None else y + bias.to(dtype)
 

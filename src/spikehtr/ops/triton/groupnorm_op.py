@@ -25,7 +25,7 @@ def _back_columns(channels: int) -> int:
     return 1024 // channel_block(channels)  # small programs, many at a time: the backward pass holds much in registers
 
 
-class Plan(NamedTuple):
+class GroupNormLaunch(NamedTuple):
     """What does not change from call to call."""
 
     groups: int
@@ -102,7 +102,7 @@ class _NormNeuron(torch.autograd.Function):
         alpha: Tensor | None,
         residual: Tensor | None,
         gain: Tensor | None,
-        plan: Plan,
+        plan: GroupNormLaunch,
     ) -> tuple[Tensor, Tensor | None]:
         size, neuron = Sizes(*x.shape), plan.neuron
         partial = channel_sums(x, widths) if sums is None else sums
@@ -168,7 +168,7 @@ def norm_neuron(
     widths: Tensor,
     weight: Tensor,
     bias: Tensor,
-    plan: Plan,
+    plan: GroupNormLaunch,
     alpha: Tensor | None = None,
     residual: Tensor | None = None,
     gain: Tensor | None = None,

@@ -41,7 +41,7 @@ class Drop(NamedTuple):
         return cls(torch.randint(2**31 - 1, (1,), device=device), rate, path_rate)
 
 
-class Plan(NamedTuple):
+class TokenNormLaunch(NamedTuple):
     eps: float
     neuron: Neuron
     dtype: torch.dtype  # of the result
@@ -65,7 +65,9 @@ class _TokenNormNeuron(torch.autograd.Function):
     """x [T, N, C] -> y [T, N, C]"""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, plan: Plan) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, plan: TokenNormLaunch
+    ) -> Tensor:
         (steps, tokens, channels), neuron = x.shape, plan.neuron
         y = torch.empty_like(x, dtype=plan.dtype)
         shape = blocks(channels, "apply")
@@ -83,7 +85,7 @@ class _TokenNormNeuron(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias = ctx.saved_tensors
-        plan: Plan = ctx.plan
+        plan: TokenNormLaunch = ctx.plan
         (steps, tokens, channels), neuron = x.shape, plan.neuron
         grad = grad.contiguous()
         dx = torch.empty_like(x)
@@ -104,7 +106,7 @@ def token_norm_neuron(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
-    plan: Plan,
+    plan: TokenNormLaunch,
     residual: Tensor | None = None,
 ) -> Tensor:
     """y = residual + dropout(neuron(Norm(x))): x, residual [T, ..., C] -> [T, ..., C]."""

@@ -37,7 +37,7 @@ class Overview(NamedTuple):
     upright: float  # log odds that the writing stands upright and not upside down, mean over it
 
 
-class Found(NamedTuple):
+class FoundPage(NamedTuple):
     """Lines in pixels of the page once it is upright, top to bottom."""
 
     lines: list[DecodedLine]
@@ -126,7 +126,7 @@ def find(
     options: FindOptions | None = None,
     decoding: DecodeOptions | None = None,
     turns: int | None = None,
-) -> Found:
+) -> FoundPage:
     """The lines of a page; `turns` where it is known how the page lies (0: upright)."""
     options = options or FindOptions()
     first = first_scale(page, options)
@@ -136,7 +136,7 @@ def find(
     if scale != first:
         maps = run(network, upright(resized(page, scale), seen.turns))
     lines = [DecodedLine(o.points / scale, o.above / scale, o.below / scale, o.score) for o in decode(maps, decoding)]
-    return Found(lines, seen.turns, height, scale)
+    return FoundPage(lines, seen.turns, height, scale)
 
 
 def first_scale(page: Gray, options: FindOptions) -> float:

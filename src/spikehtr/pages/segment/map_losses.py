@@ -15,7 +15,7 @@ WEIGHTS = (1.0, 0.6, 0.6, 0.25)  # of the fine maps
 POSITIVE = (2.0, 4.0, 4.0, 2.0)  # how much more a pixel counts where the map should be on
 
 
-class Batch(NamedTuple):
+class PartBatch(NamedTuple):
     """Parts of pages and their targets, as `drawing.Targets` has them."""
 
     images: Tensor  # [B, 1, H, W] in [0, 1]
@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     mirrored: Tensor  # [B] bool
 
 
-class Losses(NamedTuple):
+class MapLosses(NamedTuple):
     total: Tensor
     fine: Tensor
     body: Tensor
@@ -34,7 +34,7 @@ class Losses(NamedTuple):
     turn: Tensor
 
 
-def losses(maps: Maps, batch: Batch) -> Losses:
+def losses(maps: Maps, batch: PartBatch) -> MapLosses:
     bits = 2 ** torch.arange(len(FINE_NAMES), device=batch.fine.device, dtype=torch.uint8)
     wanted = (batch.fine[:, None].bitwise_and(bits[:, None, None]) > 0).float()  # [B, 4, h, w]
     fine = _overlap(maps.fine.float(), wanted, batch.upright)
@@ -51,7 +51,7 @@ def losses(maps: Maps, batch: Batch) -> Losses:
     counts = torch.bincount(classes[read], minlength=4).clamp(min=1)
     share = read / counts[classes]
     turn = (entropy * share).sum() / share.sum().clamp(min=1e-6)
-    return Losses(fine + 0.3 * body + 0.3 * heights + 0.3 * turn, fine, body, heights, turn)
+    return MapLosses(fine + 0.3 * body + 0.3 * heights + 0.3 * turn, fine, body, heights, turn)
 
 
 def _overlap(logits: Tensor, wanted: Tensor, upright: Tensor) -> Tensor:

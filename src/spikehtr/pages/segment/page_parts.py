@@ -36,24 +36,24 @@ class Distortion:
     blank: float = 0.04  # chance of paper without writing, ruled mostly
 
 
-class Source(NamedTuple):
+class PartSource(NamedTuple):
     """A page to cut from."""
 
     levels: list[Gray]  # the page at LEVELS
     labels: PageLabels
 
 
-class Part(NamedTuple):
+class PagePart(NamedTuple):
     image: Gray  # [H, W]
     targets: Targets
     upright: bool  # whether baselines, ends and borders are to be learned from it: not from what is upside down
     mirrored: bool  # then its reading direction means nothing
 
 
-def source_of(image: Gray, labels: PageLabels) -> Source:
+def source_of(image: Gray, labels: PageLabels) -> PartSource:
     sizes = [tuple(max(8, round(side * level)) for side in image.shape[::-1]) for level in LEVELS]
     levels = [np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8) for size in sizes]
-    return Source(levels, labels)
+    return PartSource(levels, labels)
 
 
 class Bend(NamedTuple):
@@ -78,7 +78,7 @@ class Bend(NamedTuple):
         return wave
 
 
-def cut(source: Source, size: int, random: np.random.Generator, how: Distortion) -> Part:
+def cut(source: PartSource, size: int, random: np.random.Generator, how: Distortion) -> PagePart:
     """A part of `size` x `size` pixels."""
     if random.random() < how.blank:
         return _blank(size, random)
@@ -99,15 +99,15 @@ def cut(source: Source, size: int, random: np.random.Generator, how: Distortion)
     if random.random() < how.rules:
         _draw_rules(image, random)
     labels = _mirrored(source.labels) if mirrored else source.labels
-    return Part(image, draw(labels, move, size, size), turns != 2, mirrored)
+    return PagePart(image, draw(labels, move, size, size), turns != 2, mirrored)
 
 
-def _blank(size: int, random: np.random.Generator) -> Part:
+def _blank(size: int, random: np.random.Generator) -> PagePart:
     """Paper: what is ruled or squared and empty has no lines."""
     image = np.full((size, size), random.integers(90, 250), np.uint8)
     for _ in range(int(random.integers(0, 3))):
         _draw_rules(image, random)
-    return Part(image, draw(PageLabels((), ()), lambda points: points, size, size), True, False)
+    return PagePart(image, draw(PageLabels((), ()), lambda points: points, size, size), True, False)
 
 
 def _mirrored(labels: PageLabels) -> PageLabels:
@@ -121,7 +121,7 @@ def _mirrored(labels: PageLabels) -> PageLabels:
     return PageLabels(lines, labels.regions)
 
 
-def _scale(source: Source, size: int, random: np.random.Generator, how: Distortion, overview: bool) -> float:
+def _scale(source: PartSource, size: int, random: np.random.Generator, how: Distortion, overview: bool) -> float:
     height, width = source.levels[0].shape
     if overview or not source.labels.lines:
         return float(np.sqrt(how.overview_pixels / (height * width)) * np.exp(random.uniform(-0.3, 0.3)))
@@ -130,7 +130,7 @@ def _scale(source: Source, size: int, random: np.random.Generator, how: Distorti
 
 
 def _matrix(
-    source: Source,
+    source: PartSource,
     size: int,
     scale: float,
     turns: int,
@@ -170,7 +170,7 @@ def _bend(random: np.random.Generator, scale: float) -> Bend:
 
 
 def _resample(
-    source: Source, size: int, scale: float, inverse: Floats, bend: Bend | None, random: np.random.Generator
+    source: PartSource, size: int, scale: float, inverse: Floats, bend: Bend | None, random: np.random.Generator
 ) -> Gray:
     """The part's pixels, from the copy of the page that is nearest in scale."""
     best = int(np.argmin([abs(np.log(scale / level)) for level in LEVELS]))

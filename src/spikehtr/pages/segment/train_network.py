@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.segment import network_weights as weights
 from spikehtr.pages.segment.line_network import LineNetwork, NetworkShape
-from spikehtr.pages.segment.map_losses import Batch, losses
+from spikehtr.pages.segment.map_losses import PartBatch, losses
 from spikehtr.pages.segment.packed_pages import PackedPage
-from spikehtr.pages.segment.page_parts import Distortion, Part, Source, cut, source_of
+from spikehtr.pages.segment.page_parts import Distortion, PagePart, PartSource, cut, source_of
 from spikehtr.pages.segment.photometry import distort
 
 
@@ -44,17 +44,17 @@ class TrainOptions:
     save_every: int = 500
 
 
-class Parts(IterableDataset[Part]):
+class Parts(IterableDataset[PagePart]):
     """An endless stream of parts; collections with few pages are drawn from more often than their pages are."""
 
     def __init__(self, pages: Sequence[PackedPage], size: int, seed: int, how: Distortion | None = None):
-        self.sources: list[Source] = [source_of(page.image, page.labels) for page in pages]
+        self.sources: list[PartSource] = [source_of(page.image, page.labels) for page in pages]
         _, number, counts = np.unique([page.collection for page in pages], return_inverse=True, return_counts=True)
         share = 1 / np.sqrt(counts[number])
         self.share = share / share.sum()
         self.size, self.seed, self.how = size, seed, how or Distortion()
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[PagePart]:
         worker = get_worker_info()
         cv2.setNumThreads(1)
         random = np.random.default_rng((self.seed, worker.id if worker else 0))
@@ -62,9 +62,9 @@ class Parts(IterableDataset[Part]):
             yield cut(self.sources[int(random.choice(len(self.sources), p=self.share))], self.size, random, self.how)
 
 
-def collate(parts: Sequence[Part]) -> Batch:
+def collate(parts: Sequence[PagePart]) -> PartBatch:
     """Images stay bytes until they are on the device."""
-    return Batch(
+    return PartBatch(
         torch.from_numpy(np.stack([part.image for part in parts])[:, None]),
         torch.from_numpy(np.stack([part.targets.fine for part in parts])),
         torch.from_numpy(np.stack([part.targets.heights for part in parts])).half(),
@@ -127,8 +127,8 @@ class Trainer:
         self.save()
         weights.save(self.folder / "weights.safetensors", self.averaged, self.network.shape, self.about | self._state())
 
-    def _update(self, raw: Batch) -> dict[str, Tensor]:
-        batch = Batch(*(one.to(self.device, non_blocking=True) for one in raw))
+    def _update(self, raw: PartBatch) -> dict[str, Tensor]:
+        batch = PartBatch(*(one.to(self.device, non_blocking=True) for one in raw))
         with torch.no_grad():
             images = distort(batch.images.float() / 255)
             batch = batch._replace(images=images, heights=batch.heights.float())

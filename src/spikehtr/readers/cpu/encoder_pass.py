@@ -12,7 +12,16 @@ from spikehtr.model.encoder import ConvMix2d, Encoder, SpikingConv2d, Stage
 from spikehtr.model.inkcoder import InkCoder
 from spikehtr.readers.cpu.layers import Floats, Layer, Map, Products, array, pointer
 from spikehtr.readers.cpu.library import COPY, NUDGE, SILU, TILES
-from spikehtr.readers.cpu.operations import PLAIN, Neuron, Norm, depthwise, elementwise, fire, identity, to_form
+from spikehtr.readers.cpu.operations import (
+    PLAIN,
+    NeuronConstants,
+    NormWeights,
+    depthwise,
+    elementwise,
+    fire,
+    identity,
+    to_form,
+)
 
 
 class ConvLayer:
@@ -25,8 +34,8 @@ class ConvLayer:
             self.taps = array(module.conv.weight.flatten(1).T)  # [kh kw, C]
         else:
             self.layer = Layer.of(name, module.conv, spikes)
-        self.norm, self.neuron = Norm(module.norm), Neuron(module.neuron)
-        self.drive = None if module.drive is None else Norm(module.drive)
+        self.norm, self.neuron = NormWeights(module.norm), NeuronConstants(module.neuron)
+        self.drive = None if module.drive is None else NormWeights(module.drive)
         self.alpha = 0.0 if module.alpha is None else float(module.alpha.detach())
 
     def spread(self, run: Products, x: Map, name: str) -> tuple[Map, tuple[Floats, Floats]]:
@@ -53,7 +62,7 @@ class MixBlock:
     def __init__(self, name: str, module: ConvMix2d, first: bool) -> None:
         self.first = first
         self.dw = ConvLayer(f"{name}.dw", module.dw, first)
-        self.norm = None if module.norm is None else Norm(module.norm)
+        self.norm = None if module.norm is None else NormWeights(module.norm)
         self.pw1 = ConvLayer(f"{name}.pw1", module.pw1, first)
         self.pw2 = ConvLayer(f"{name}.pw2", module.pw2, True)
 
@@ -81,7 +90,7 @@ class MixBlock:
         return self._pointwise(run, x, spikes, sums, PLAIN, 0.0)
 
     def _pointwise(
-        self, run: Products, x: Map, read: Map, sums: str | None, last: Neuron, alpha: float
+        self, run: Products, x: Map, read: Map, sums: str | None, last: NeuronConstants, alpha: float
     ) -> Floats | None:
         raw, affine = self.pw1.multiply(run, read, "wide")
         neuron = self.pw2.neuron if self.first else self.pw1.neuron
@@ -139,7 +148,7 @@ class EncoderRun:
         conv = module.stem.conv
         self.stem_taps = array(conv.weight.sum(1).flatten(1).T)  # a grey line is the same in all channels
         self.stem_kernel, self.stem_stride = conv.kernel_size, conv.stride
-        self.stem_norm = Norm(module.stem.norm)
+        self.stem_norm = NormWeights(module.stem.norm)
         self.entry, self.beta = module.entry, float(module.entry.beta.detach())
         self.schedule = schedule_of(self.entry.inkcoder)  # not with each line: torch may crash in a forked child
         self.stages = [
@@ -149,7 +158,7 @@ class EncoderRun:
         fusion = module.fusion
         self.fusion = fusion
         if fusion is not None:
-            self.norm_detail, self.norm_gate = Norm(fusion.norm_detail), Norm(fusion.norm_gate)
+            self.norm_detail, self.norm_gate = NormWeights(fusion.norm_detail), NormWeights(fusion.norm_gate)
             self.proj = Layer.of("encoder.fusion.proj", fusion.proj)
             self.gate = Layer.of("encoder.fusion.gate", fusion.gate)
             self.rho = float(torch.as_tensor(fusion.down.rho).detach())

@@ -67,6 +67,12 @@ Ink = _structure(
     "q_low q_high q_edge kappa_int tau_int kappa_edge tau_edge kappa_density tau_density gamma_density",
 )
 Stem = _structure("Stem", "gray weight out sums", "height width channels kernel_h kernel_w stride_h stride_w")
+Beam = _structure(
+    "Beam",
+    "log_probs labels lengths tokens first_arc backoff_state to arc_label arc_log_prob backoff settings "
+    "texts text_lengths scores spans log_weights",
+    "lines frames candidates beam best sums start reach",
+)
 
 _CALLS = {
     "fire": Fire,
@@ -79,6 +85,7 @@ _CALLS = {
     "elementwise": Elementwise,
     "ink": Ink,
     "stem": Stem,
+    "beam": Beam,
 }
 
 

@@ -10,7 +10,7 @@ from spikehtr.model.masking import TokenNorm
 from spikehtr.model.mixer import Branch, LargeKernel, LinearAttention, MixerBlock, QKMix, SpikingMLP
 from spikehtr.readers.cpu.layers import Layer, Map, Products, array, pointer
 from spikehtr.readers.cpu.library import COPY, GATE_KEYS, LARGE_KERNEL, SCALE, TILES
-from spikehtr.readers.cpu.operations import Neuron, depthwise, elementwise
+from spikehtr.readers.cpu.operations import NeuronConstants, depthwise, elementwise
 
 
 class TokenFire:
@@ -18,7 +18,7 @@ class TokenFire:
 
     def __init__(self, norm: TokenNorm, neuron: nn.Module | None = None) -> None:
         self.weight, self.bias, self.eps = array(norm.weight), array(norm.bias), norm.eps
-        self.neuron = Neuron(neuron)
+        self.neuron = NeuronConstants(neuron)
 
     def __call__(self, run: Products, raw: Map, out: Map, residual: Map | None = None) -> Map:
         assert out.fired is None or out.burst == self.neuron.burst

@@ -10,7 +10,7 @@ from spikehtr.readers.cpu.layers import Floats, Layer, Map, Products, array, blo
 from spikehtr.readers.cpu.library import COPY, LIF, NO_NEURON, TILES
 
 
-class Norm:
+class NormWeights:
     """GroupNorm: from block sums to scale and shift [T, C]."""
 
     def __init__(self, module: MaskedGroupNorm) -> None:
@@ -38,7 +38,7 @@ class Norm:
         return scale, shift
 
 
-class Neuron:
+class NeuronConstants:
     """LIF with the network's constants, or none."""
 
     def __init__(self, module: nn.Module | None) -> None:
@@ -52,14 +52,14 @@ class Neuron:
         self.burst_step = 1.0 if module is None else module.config.burst_step
 
 
-PLAIN = Neuron(None)
+PLAIN = NeuronConstants(None)
 
 
 def fire(
     run: Products,
     raw: Map,
     affine: tuple[Floats, Floats],
-    neuron: Neuron,
+    neuron: NeuronConstants,
     out: Map,
     alpha: float = 0.0,
     residual: Map | None = None,
