@@ -21,6 +21,7 @@ from spikehtr.files import read_json, whole_file
 from spikehtr.pages.iiif import ClientOptions
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.worker_pool import available_cores
 
 _STARTS = 3  # attempts at a Ray of our own: it gives itself 30 s, which a busy machine may exceed
 PAGES, RESULTS, CHECKPOINT, NOTES = "pages.parquet", "results", "checkpoint", "run.json"
@@ -134,10 +135,6 @@ def _cluster(ray: Any, options: BulkOptions) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _object_store() -> int:

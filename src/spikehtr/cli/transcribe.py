@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Optional
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 import typer
 
 from spikehtr.cli.options import pick_device
-from spikehtr.cli.progress import spoken
+from spikehtr.cli.progress import page_progress
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -153,6 +151,7 @@ def transcribe(
     from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
     from spikehtr.pages.shard import Shard
     from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
+    from spikehtr.pages.worker_pool import available_cores
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED
 
@@ -183,7 +182,7 @@ def transcribe(
         failures=missing,
         remarks=remarks,
     )
-    with _bar(len(sources), lambda: len(run.failures)) as (found, told, done):
+    with page_progress(len(sources), lambda: len(run.failures)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):
             if result is not None:
                 _show(job.name, result, form, len(sources))
@@ -193,11 +192,6 @@ def transcribe(
     if run.results is not None:
         run.remarks += [f"{path}: replaced; what stood there is kept as {kept}" for path, kept in run.results.backups]
     _report(run)
-
-
-def available_cores() -> int:
-    """How many cores this process may use; Slurm and containers give fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_unread(form: Form, options: Mapping[str, object]) -> None:
@@ -281,53 +275,3 @@ def _report(run: TranscribeRun) -> None:
             typer.echo("\n  ".join([f"{title}:", *entries]), err=True)
     if run.left_out or left or failed:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _bar(
-    sources: int, failed: Callable[[], int]
-) -> Iterator[tuple[Callable[[int], None], Callable[[int], None], Callable[[], None]]]:
-    """Yields functions to call with a source's pages, with lines read, and at a page's end. Silent off a terminal.
-
-    `failed`: how many pages could not be done so far.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("reading"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("pages{task.fields[rate]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("reading", total=sources, rate="")
-        lines = pages = 0
-
-        def found(count: int) -> None:
-            bar.update(task, total=(bar.tasks[0].total or 0) + count - 1)
-
-        def told(count: int) -> None:
-            nonlocal lines
-            lines += count
-            show()
-
-        def done() -> None:
-            nonlocal pages
-            pages += 1
-            bar.advance(task)
-            show()
-
-        def show() -> None:
-            seconds = bar.tasks[0].elapsed or 0
-            rate = f", {lines} lines"
-            if seconds > 1:
-                rate = f", {pages / seconds:.2f} pages/s, {lines / seconds:.1f} lines/s"
-                left = (bar.tasks[0].total or 0) - pages
-                rate += f", {spoken(seconds / pages * left)} left" if pages else ""
-            errors = failed()
-            bar.update(task, rate=rate + (f", {errors} failed" if errors else ""))
-
-        yield found, told, done

@@ -29,6 +29,11 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 _START = "from spikehtr.pages.worker_pool import serve; import sys; serve(int(sys.argv[1]))"
 
 
+def available_cores() -> int:
+    """How many cores this process may use; Slurm and containers give fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class WorkerDied(SpikeHTRError):
     """The process that worked on a task is gone: killed, out of memory, or crashed in a library."""
 
