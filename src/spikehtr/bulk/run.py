@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -107,6 +108,8 @@ def _ray() -> Any:
         import ray.data
     except ImportError as error:
         raise SpikeHTRError(f"bulk runs need Ray ({reason_of(error)}): pip install 'spikehtr[ray]'") from None
+    for name in ("ray", "ray.data"):  # its progress is not ours to print; its errors are raised
+        logging.getLogger(name).setLevel(logging.ERROR)
     return ray
 
 
