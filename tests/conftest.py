@@ -103,7 +103,7 @@ def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(name, lambda _: Figure())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Lines of drawn words to train on."""
     from spikehtr.data.compiling import compile_store

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,6 +52,21 @@ def take_free_name(file: Path, target: Path) -> None:
         file.rename(target)
     else:
         file.unlink()
+
+
+def make_folder(folder: Path) -> None:
+    """`folder`, there and writable, or one clear message; found out before the work, not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".spikehtr."):
+            pass
+    except OSError as error:
+        raise SpikeHTRError(f"{folder}: cannot be written ({error.strerror or error}); name another folder") from None
+
+
+def write_json(path: Path, values: Any) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -80,11 +80,11 @@ def begin(tmp_path, monkeypatch):
     """`train` up to where the data would be read: the settings it begins with, and what it said."""
     found = []
 
-    def carry_out(one, *_, **__):
+    def run_job(one, *_, **__):
         found.append(one)
         return job.Outcome(True, 0, None, None)
 
-    monkeypatch.setattr(job, "carry_out", carry_out)
+    monkeypatch.setattr(job, "run_job", run_job)
 
     def call(*options, device="cpu"):
         words = ["train", "-d", str(tmp_path), "-o", str(tmp_path / "run"), "--device", device, *map(str, options)]

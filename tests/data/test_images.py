@@ -14,9 +14,8 @@ from PIL import Image, ImageOps
 from spikehtr.config import Config
 from spikehtr.data.check import check_data
 from spikehtr.data.compiling import compile_store
-from spikehtr.data.formats.helpers import image_size
 from spikehtr.data.geometry import cut_line, fit_line, paper_level
-from spikehtr.data.images import ImageError, line_image, load_line, open_gray
+from spikehtr.data.images import ImageError, image_size, line_image, load_line, open_gray
 from spikehtr.data.samples import Sample
 from spikehtr.pages.inputs import Source, load_page
 

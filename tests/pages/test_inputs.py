@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image
 
-from spikehtr.data.images import ImageError, frame_size
+from spikehtr.data.images import ImageError, image_size
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import ResultNames, Source, count_pages, find_sources, load_page
 from spikehtr.results.page import Page
@@ -146,7 +146,7 @@ def test_every_page_of_a_scan_is_turned(compression: str | None, tmp_path: Path)
     for index, page in enumerate(pages):
         turned = page.transpose(Image.Transpose.ROTATE_270)
         assert load_page(source, index, 300).tobytes() == turned.tobytes()
-        assert frame_size(file, index + 1) == turned.size
+        assert image_size(file, index + 1) == turned.size
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:

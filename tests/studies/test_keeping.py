@@ -11,13 +11,13 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluating import line_facts
 from spikehtr.evaluation.predict import Prediction
 from spikehtr.evaluation.summary import summarise
+from spikehtr.files import write_json
 from spikehtr.studies.keeping import holds_kept, keep
 from spikehtr.studies.plan import load_study
 from spikehtr.studies.rendering import to_json
 from spikehtr.studies.results import KEPT, gather
 from spikehtr.studies.tables import tables
 from spikehtr.studies.tasks import RESULT, STUDY, Plan
-from spikehtr.training.records import write_json
 
 ONE, OTHER = "fine-t1", "retsinas-64"
 TEXTS = [("the ink is dry", "the ink is dry"), ("a pen", "a hen"), ("nibs", "nib s"), ("", "x"), ("Tinte", "")]

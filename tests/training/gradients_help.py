@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from spikehtr.config import Config
 from spikehtr.data.batching import Lines
 from spikehtr.data.store import LineStore
-from spikehtr.training.devices import make_fabric, part
-from spikehtr.training.loop import Run
+from spikehtr.training.devices import close_process_group, make_fabric
+from spikehtr.training.loop import TrainingRun
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from training_help import SETTINGS  # noqa: E402
@@ -24,7 +24,9 @@ def main(file: str, out: str, nodes: str) -> None:
     fabric.launch()
     store = LineStore(Path(file))
     config = Config().with_overrides(SETTINGS | SAME | {"training.batch_size": 11})
-    run = Run(config, Lines(store, store.rows(), store.charset, config.data.max_width), None, Path(out).parent, fabric)
+    run = TrainingRun(
+        config, Lines(store, store.rows(), store.charset, config.data.max_width), None, Path(out).parent, fabric
+    )
     run.take.net.train()
     batch, indices = next(iter(run._batches(0)))
     run.take.learn(batch, 0, indices)
@@ -32,7 +34,7 @@ def main(file: str, out: str, nodes: str) -> None:
         found = {name: one.grad for name, one in run.net.named_parameters() if one.grad is not None}
         save_file({name: gradient.contiguous() for name, gradient in found.items()}, out)
     fabric.barrier()
-    part()
+    close_process_group()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from spikehtr.training.devices import make_fabric
 from spikehtr.training.graphs import GraphedUpdate, make_step, pad_batch
 from spikehtr.training.loop import TrainingRun
 from spikehtr.training.optim import make_optimizer
-from spikehtr.training.step import Moment
 
 pytestmark = pytest.mark.usefixtures("full_precision")
 
@@ -141,8 +140,8 @@ def test_recorded_steps_are_the_steps_they_recorded(store, tmp_path):
         run = TrainingRun(config, lines, None, tmp_path / str(number), make_fabric("cuda", precision="fp32"))
         run.fit(tell=(told := Epochs()))
         losses.append([epoch.values["loss"] for epoch in told])
-        assert (getattr(run.take, "graphed", None) is not None) == graphs
-        assert not graphs or run.take.graphed.recordings.kept
+        assert (getattr(run.train_step, "graphed", None) is not None) == graphs
+        assert not graphs or run.train_step.graphed.recordings.kept
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)  # the same sums at another padding
 
 
@@ -157,7 +156,7 @@ def test_a_recorded_step_of_spikes(store):
         take = make_step(config, build(config.model, len(store.charset)), make_fabric("cuda", precision="fp32"))
         batch = pad_batch(lines.batch(np.arange(4)))
         for _ in range(4):  # with a rate of 0: the same step each time, seen often enough to be recorded
-            numbers = take(batch, Moment(0.0, 7))
+            numbers = take(batch, 0.0, 7)
         assert not graphs or take.graphed.recordings.kept
         found.append((numbers.cpu(), torch.cat([p.grad.flatten().cpu() for p in take.net.parameters()])))
     (plain, expected), (recorded, gradients) = found

@@ -16,7 +16,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.text import Charset
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.job import Job, carry_out, stop_on_interrupt
+from spikehtr.training.job import Job, run_job, stop_on_interrupt
 from spikehtr.weights import load_model, save_model
 
 
@@ -46,7 +46,7 @@ def test_where_the_start_stays_the_best_it_stays_calibrated(tmp_path, monkeypatc
     job = Job(config, [write_lines(tmp_path / "source")], tmp_path / "run", start, max_steps=1)
     job.claim_folder()
     said: list[str] = []
-    carry_out(job, make_fabric(), said.append)
+    run_job(job, make_fabric(), said.append)
     assert said[-1].startswith("no epoch was better than the start, so best.safetensors is the start. Likely why: ")
     assert "16 lines to learn from are few; 1 step is little; 4 lines to validate on decide little" in said[-1]
     assert ". What to do: add or correct more, up to 50 or so; train longer" in said[-1]
@@ -67,10 +67,10 @@ def test_with_few_lines_all_are_learned_from_and_no_score_is_given(tmp_path, mon
     job = Job(config, [source], tmp_path / "run", start)
     job.claim_folder()
     said: list[str] = []
-    outcome = carry_out(job, make_fabric(), said.append)
+    outcome = run_job(job, make_fabric(), said.append)
     if resumed:  # a finished run says the same again
         said.clear()
-        outcome = carry_out(replace(job, resume=True), make_fabric(), said.append)
+        outcome = run_job(replace(job, resume=True), make_fabric(), said.append)
     assert outcome.cer is None
     assert any("all 10 are trained on, too few to hold any out to validate: no score will be given" in s for s in said)
     assert re.match(
@@ -87,7 +87,7 @@ def test_lines_that_reading_left_out_are_remarked_on(tmp_path, monkeypatch, caps
     job = Job(Config().with_overrides(SETTINGS | {"training.epochs": 2}), [source], tmp_path / "run", max_steps=1)
     job.claim_folder()
     said: list[str] = []
-    carry_out(job, make_fabric(), said.append)
+    run_job(job, make_fabric(), said.append)
     remark = f"1 line or file of {source} left out; `spikehtr data check {source}` lists them"
     assert said[0] == remark
     assert json.loads((tmp_path / "run" / "data.json").read_text())["remarks"][0] == remark
@@ -102,7 +102,7 @@ def test_a_run_that_goes_on_is_the_one_that_was_begun(tmp_path, monkeypatch):
     sources = [write_lines(tmp_path / "source")]
     job = Job(config, sources, tmp_path / "run", start, "keep", 1, None, False, True, True, 7, 3, None)
     job.claim_folder()
-    carry_out(job, make_fabric(), lambda _: None)
+    run_job(job, make_fabric(), lambda _: None)
     assert Job.begun(job.folder) == replace(job, data=[str(sources[0])], resume=True)
     for name in ("last.safetensors", "previous.safetensors"):
         (job.folder / name).unlink(missing_ok=True)
@@ -130,7 +130,7 @@ def test_notes_of_another_kind_are_told(held, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_a_run_after_its_step_and_says_so(number, capsys):
-    run, before = SimpleNamespace(stopping=False, leads=True), signal.getsignal(number)
+    run, before = SimpleNamespace(stopping=False, is_main=True), signal.getsignal(number)
     with stop_on_interrupt(run):
         signal.raise_signal(number)
         assert run.stopping
@@ -145,7 +145,7 @@ def test_a_signal_is_heard_where_nobody_listens(monkeypatch):
             raise BrokenPipeError
 
     monkeypatch.setattr(sys, "stderr", Gone())
-    run = SimpleNamespace(stopping=False, leads=True)
+    run = SimpleNamespace(stopping=False, is_main=True)
     with stop_on_interrupt(run):
         signal.raise_signal(signal.SIGINT)
     assert run.stopping

@@ -124,7 +124,7 @@ def test_a_run_from_a_model_is_never_worse_than_its_start(store, whole, tmp_path
     learner = run(store, tmp_path / "r", start=begun)
     rates = iter([0.2, 0.5, 0.3, 0.4])
     monkeypatch.setattr(learner, "_validate", lambda: next(rates))
-    assert learner.judge_start(keep=True) == 0.2
+    assert learner.validate_start(keep=True) == 0.2
     learner.fit()
     kept = load_model(learner.folder / BEST)
     assert (learner.best, kept.notes["validation_cer"], kept.notes["epochs"]) == (0.2, 0.2, 0)

@@ -8,7 +8,7 @@ from spikehtr.data.batching import Batch
 from spikehtr.errors import SpikeHTRError
 from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.step import Moment, TrainStep, prepare
+from spikehtr.training.step import TrainStep, prepare
 
 
 def lines(config, count=2):
@@ -35,7 +35,7 @@ def test_a_network_learns_that_paper_is_no_text():
     config = micro().with_overrides({"data.augment.blank": 0.99, "data.augment.probability": 0.0})
     torch.manual_seed(0)
     step = TrainStep(config, build(config.model, 12), make_fabric("cpu", precision="fp32"))
-    losses = [step(lines(config), Moment(1e-2, seed))[0].item() for seed in range(12)]
+    losses = [step(lines(config), 1e-2, seed)[0].item() for seed in range(12)]
     assert losses[-1] < 0.2 * losses[0]
 
 

@@ -12,7 +12,7 @@ from spikehtr.data.batching import Lines
 from spikehtr.errors import SpikeHTRError
 from spikehtr.registry import build
 from spikehtr.text import Charset
-from spikehtr.training.job import Job, carry_out
+from spikehtr.training.job import Job, run_job
 from spikehtr.training.loop import TrainingError, TrainingRun
 from spikehtr.training.losses import Share, distillation
 from spikehtr.training.teacher import Teacher, load_teacher, mean_over
@@ -135,13 +135,13 @@ def test_hand_over_and_teacher_in_one_job(store, tmp_path):
     first.claim_folder()
     from spikehtr.training.devices import make_fabric
 
-    carry_out(first, make_fabric(), lambda _: None)
+    run_job(first, make_fabric(), lambda _: None)
     model = tmp_path / "gelu" / "best.safetensors"
     said = []
     spiking = gelu.with_overrides({"model.neuron": "lif", "model.timesteps": 2, "model.encoder.dual_resolution": False})
     second = Job(spiking, [store.path], tmp_path / "lif", start=model, teacher=model)
     second.claim_folder()
-    carry_out(second, make_fabric(), said.append)
+    run_job(second, make_fabric(), said.append)
     assert any("of the start not used: encoder.fusion" in line for line in said)
     notes = load_model(tmp_path / "lif" / "best.safetensors").notes
     assert (notes["teacher"], notes["started_from"]) == ("best.safetensors", "best.safetensors")

@@ -7,7 +7,7 @@ from PIL import Image
 from conftest import draw_line
 from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
-from spikehtr.training.datasets import held_out, split_rows, training_sets
+from spikehtr.training.datasets import split_rows, training_sets
 
 MARKED = {"train": 4, "validation": 2, "test": 1}
 
@@ -31,22 +31,22 @@ def make(tmp_path):
 
 def test_a_set_without_marks_beside_one_with_them_is_trained_on_and_told(make):
     store = make(marked=MARKED, plain={"": 5})
-    train, validation = split_rows(store)
+    train, validation, _ = split_rows(store)
     assert (len(train), len(validation)) == (9, 2)
     assert set(store.sets()[train]) == set(store.sources)
-    assert held_out(store).endswith("plain: all 5 lines are trained on")
+    assert split_rows(store).remark.endswith("plain: all 5 lines are trained on")
 
 
 def test_lines_without_a_mark_among_marked_ones_are_left_out_and_told(make):
     store = make(marked=MARKED | {"": 3})
-    assert [len(rows) for rows in split_rows(store)] == [4, 2]
-    assert held_out(store) == "3 lines belong to no split and are left out"
+    assert [len(rows) for rows in split_rows(store)[:2]] == [4, 2]
+    assert split_rows(store).remark == "3 lines belong to no split and are left out"
 
 
 def test_no_validation_lines_are_told(make):
     store = make(marked={"train": 4, "test": 1})
-    assert [len(rows) for rows in split_rows(store)] == [4, 0]
-    assert held_out(store) == "no line is marked as validation: the last weights are kept, not the best"
+    assert [len(rows) for rows in split_rows(store)[:2]] == [4, 0]
+    assert split_rows(store).remark == "no line is marked as validation: the last weights are kept, not the best"
 
 
 @pytest.mark.parametrize(
@@ -60,22 +60,22 @@ def test_no_validation_lines_are_told(make):
 )
 def test_with_few_lines_none_is_held_out(make, count, held, says):
     store = make(plain={"": count})
-    train, validation = split_rows(store)
+    train, validation, _ = split_rows(store)
     assert validation.tolist() == held
     assert sorted([*train, *held]) == list(range(count))
-    assert held_out(store).startswith(f"no line is marked as training: {says}")
+    assert split_rows(store).remark.startswith(f"no line is marked as training: {says}")
 
 
 def test_what_a_model_read_is_never_validated_on(make):
     store = make(plain={"": 40})
     store.machine[10:] = True  # as with --machine-lines
-    assert [len(rows) for rows in split_rows(store)] == [40, 0]
-    assert "all 40 are trained on; the 10 that are not a model's: too few to hold any out" in held_out(store)
+    assert [len(rows) for rows in split_rows(store)[:2]] == [40, 0]
+    assert "all 40 are trained on; the 10 that are not a model's: too few to hold any out" in split_rows(store).remark
     store.machine[:] = np.arange(40) % 2 == 0
-    train, validation = split_rows(store)
+    train, validation, _ = split_rows(store)
     assert validation.tolist() == [9, 19, 29, 39]
     assert len(train) == 36
-    assert "every 5th of the 20 that are not a model's is held out" in held_out(store)
+    assert "every 5th of the 20 that are not a model's is held out" in split_rows(store).remark
     marked = make(marked=MARKED)
     marked.machine[marked.rows("validation")[:1]] = True
     assert len(split_rows(marked)[1]) == 1
@@ -84,4 +84,4 @@ def test_what_a_model_read_is_never_validated_on(make):
 
 
 def test_nothing_is_said_where_all_is_marked(make):
-    assert held_out(make(marked=MARKED)) == ""
+    assert split_rows(make(marked=MARKED)).remark == ""

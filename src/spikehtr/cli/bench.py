@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from spikehtr.cli.options import Overrides, pick_device, writable
+from spikehtr.cli.options import Device, Overrides, given_options, pick_device, writable
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def bench(
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    ctx: typer.Context,
+    device: Device = "auto",
     presets: Annotated[
         Optional[list[str]],
         typer.Option(
@@ -43,8 +44,6 @@ def bench(
         Optional[int],
         typer.Option("--width", min=16, help="Width of the lines, pixels; by default the preset's data.max_width."),
     ] = None,
-    train: Annotated[bool, typer.Option("--train/--no-train", help="Time training steps.")] = True,
-    inference: Annotated[bool, typer.Option("--inference/--no-inference", help="Time forward passes.")] = True,
     reference: Annotated[
         bool, typer.Option("--reference/--no-reference", help="Time the reference too, where there is a fast path.")
     ] = True,
@@ -82,24 +81,15 @@ def bench(
     --no-reference); then lists the engine's layers with the spikes an input of each, a burst counting as so many. It
     says first how long it will take.
     """
+    if output:
+        writable(output, ".json")
     if cpu:
-        steps = {
-            "--device": device not in ("auto", "cpu"),
-            "--batch-size": batch_size,
-            "--width": width,
-            "--no-train": not train,
-            "--no-inference": not inference,
-            "--profile": profile,
-        }
-        if given := [name for name, value in steps.items() if value]:
+        steps = given_options(ctx, "batch_size", "width", "profile")
+        if given := ["--device"] * (device not in ("auto", "cpu")) + steps:
             raise SpikeHTRError(f"--cpu times whole calls on the CPU: leave out {', '.join(given)}")
         return _bench_cpu(presets, models, timesteps, overrides, data, lines or 16, rounds or 3, reference, output)
     if models or data or lines is not None:
         raise SpikeHTRError("--model, --data and --lines belong to --cpu")
-    if not (train or inference):
-        raise SpikeHTRError("nothing to time: leave out --no-train or --no-inference")
-    if output:
-        writable(output, ".json")
     from spikehtr.profiling.bench_cases import listed, named_configs, numbers
 
     # Made before torch is loaded, so that a mistyped name is answered at once.
@@ -112,11 +102,10 @@ def bench(
     from spikehtr.profiling.timing_table import save, show
 
     sizes = {True: 64, False: 256} if where.startswith("cuda") else {True: 2, False: 2}
-    kinds = [kind for kind, wanted in ((True, train), (False, inference)) if wanted]
     cases = [
-        Case(name, config, kind, batch_size or sizes[kind], width or config.data.max_width)
+        Case(name, config, train, batch_size or sizes[train], width or config.data.max_width)
         for name, config in configs
-        for kind in kinds
+        for train in (True, False)
     ]
     with counting("timing", len(cases)) as done:
 
@@ -141,8 +130,6 @@ def _bench_cpu(
     reference: bool,
     output: Path | None,
 ) -> None:
-    if output:
-        writable(output, ".json")
     from spikehtr.profiling.bench_cases import listed, named_configs, numbers
 
     names = listed(presets or ([] if models else ["swift"]))

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from spikehtr.cli.options import (
-    AllowUnknown,
-    CharsetMode,
-    ConfigFile,
-    MachineLines,
-    Overrides,
-    Preset,
-    StartFrom,
-    TeacherModel,
-    check_start,
-    fine_tuned,
-    resolve,
-    writable,
-)
+from spikehtr.cli import options
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import whole_file
+from spikehtr.files import write_json
 
 if TYPE_CHECKING:
     from spikehtr.data.check import DataCheck
@@ -38,7 +24,6 @@ Sources = Annotated[
         "(iam, lam, read2016, page, alto, folder, parquet, ln, store).",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 app = typer.Typer(help="Look at data, compile it, make it.", no_args_is_help=True)
 
@@ -46,19 +31,19 @@ app = typer.Typer(help="Look at data, compile it, make it.", no_args_is_help=Tru
 @app.command()
 def check(
     sources: Sources,
-    preset: Preset = None,
-    file: ConfigFile = None,
-    overrides: Overrides = None,
-    start: StartFrom = None,
-    charset: CharsetMode = None,
-    teacher: TeacherModel = None,
-    allow_unknown: AllowUnknown = False,
+    preset: options.Preset = None,
+    file: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    start: options.StartFrom = None,
+    charset: options.CharsetMode = None,
+    teacher: options.TeacherModel = None,
+    allow_unknown: options.AllowUnknown = False,
     every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
     output: Annotated[
         Optional[Path], typer.Option("--output", "-o", help="Also write the report as JSON here.")
     ] = None,
-    machine_lines: MachineLines = False,
-    as_json: AsJson = False,
+    machine_lines: options.MachineLines = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Look every line over before training: what cannot be read, learned or trusted, where it is, and what to do.
 
@@ -66,29 +51,27 @@ def check(
     them, which then need not be done again. Exit code 0: nothing to mend; 1: something must be mended, though `train`
     would run without it; 2: `train` would stop here, with the same message, or wrong use.
     """
-    check_start(start, charset, preset, file)
-    config = resolve(preset, file, None if start else overrides)
+    options.check_start(start, charset, preset, file)
+    config = options.resolve(preset, file, None if start else overrides)
     if output:
-        writable(output)
+        options.writable(output)
     from spikehtr.data.check import check_data
-    from spikehtr.training.dry_run import what_stops
+    from spikehtr.training.dry_run import reason_to_stop
     from spikehtr.training.job import Job
     from spikehtr.weights import load_model
 
     model = load_model(start) if start else None
-    config = fine_tuned(model).with_overrides(overrides or []) if model else config
+    config = options.fine_tuned(model).with_overrides(overrides or []) if model else config
     more = {"allow_unknown": allow_unknown, "machine_lines": machine_lines}
     job = Job(config, sources, Path(), start, charset or "extend", teacher=teacher, **more)
     with counting("checking lines") as progress:
         found = check_data(sources, config, progress, machine_lines=machine_lines)
     with counting("compiling lines") as progress:
-        found.stops = what_stops(job, model, found.report, progress)
-    text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
+        found.stops = reason_to_stop(job, model, found.report, progress)
     if output:
-        with whole_file(output) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_json(output, found.to_dict())
     if as_json:
-        typer.echo(text)
+        options.print_json(found.to_dict())
     else:
         _print_splits(found)
         _print_problems(found.report, every)
@@ -99,7 +82,7 @@ def check(
 
 
 @app.command()
-def stats(sources: Sources, machine_lines: MachineLines = False, as_json: AsJson = False) -> None:
+def stats(sources: Sources, machine_lines: options.MachineLines = False, as_json: options.AsJson = False) -> None:
     """Count lines, characters, widths and text lengths, split by split; and what cannot be read."""
     from spikehtr.config import Config
     from spikehtr.data.check import check_data
@@ -107,7 +90,7 @@ def stats(sources: Sources, machine_lines: MachineLines = False, as_json: AsJson
     with counting("reading lines") as progress:
         found = check_data(sources, Config(), progress, deep=False, machine_lines=machine_lines)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+        options.print_json(found.to_dict())
     else:
         _print_splits(found)
         if found.report.counts:
@@ -131,7 +114,7 @@ def compile_(
     straighten: Annotated[
         bool, typer.Option("--straighten", help="Make lines level, for models with data.straighten=true.")
     ] = False,
-    machine_lines: MachineLines = False,
+    machine_lines: options.MachineLines = False,
     every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
 ) -> None:
     """Read any sources into one fast store.
@@ -140,7 +123,7 @@ def compile_(
     A run that was stopped goes on where it was when it is started again. Lines that cannot be used are counted,
     with an example of each kind; those without text aside, the exit code is then 1.
     """
-    writable(output)
+    options.writable(output)
     from spikehtr.data.compiling import compile_store, scaled_again
     from spikehtr.data.samples import printable
 
@@ -167,13 +150,13 @@ def preview(
     number: Annotated[int, typer.Option("--number", "-n", min=1, max=40, help="How many lines to draw.")] = 8,
     versions: Annotated[int, typer.Option("--versions", min=1, max=8, help="Augmented versions of each.")] = 3,
     seed: Annotated[int, typer.Option("--seed", help="Which lines, and which augmentations.")] = 0,
-    preset: Preset = None,
-    file: ConfigFile = None,
-    overrides: Overrides = None,
+    preset: options.Preset = None,
+    file: options.ConfigFile = None,
+    overrides: options.Overrides = None,
 ) -> None:
     """Draw some lines with their transcripts, and what augmentation (data.augment) makes of them."""
-    config = resolve(preset, file, overrides)
-    writable(output, ".png")
+    config = options.resolve(preset, file, overrides)
+    options.writable(output, ".png")
     import numpy as np
 
     from spikehtr.data.compiling import open_lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -12,9 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import ReadingOverrides, pick_device, which_split
+from spikehtr.cli.options import (
+    BatchSize,
+    Device,
+    ReadingOverrides,
+    pick_device,
+    print_json,
+    which_split,
+    writable,
+)
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import make_folder
 
 if TYPE_CHECKING:
     from spikehtr.config import Config
@@ -56,8 +64,8 @@ def evaluate(
     ] = False,
     worst: Annotated[int, typer.Option("--worst", min=0, max=200, help="Worst lines to show in the report.")] = 20,
     overrides: ReadingOverrides = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")] = 16,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    batch_size: BatchSize = 16,
+    device: Device = "auto",
     precision: Annotated[
         Literal["fp32", "fp64"],
         typer.Option("--precision", help="fp64 is slow, but no text hangs on rounding: others can repeat it."),
@@ -84,7 +92,7 @@ def evaluate(
         _check_calibration(models, split)
     split = split or ("validation" if calibrate else "test")
     chosen = pick_device(device)
-    from spikehtr.evaluation.writing import make_folder, whole_result, write_evaluation
+    from spikehtr.evaluation.writing import whole_result, write_evaluation
 
     if output:
         from spikehtr.studies.tasks import STUDY
@@ -102,7 +110,7 @@ def evaluate(
         return
     files = write_evaluation(output, read[0], worst, command) if output else []
     if as_json:
-        _print_json(whole_result(read[0]))
+        print_json(whole_result(read[0]))
     else:
         from spikehtr.evaluation.tables import summary_lines
 
@@ -113,7 +121,6 @@ def evaluate(
 
 def _check_calibration(models: list[Path], split: str | None) -> None:
     """Wrong use is found out before lines are read."""
-    from spikehtr.cli.options import writable
     from spikehtr.evaluation.readings import are_readings
     from spikehtr.weights import check_changeable
 
@@ -204,6 +211,7 @@ def _open(data: list[str], split: str, config: Config | None = None) -> dict[str
     A source that has none is named, all sources without one are an error.
     """
     from spikehtr.data.compiling import open_lines
+    from spikehtr.data.store import no_line_of
 
     parts: dict[str, tuple[LineStore, Indices]] = {}
     there: dict[str, int] = {}
@@ -213,21 +221,20 @@ def _open(data: list[str], split: str, config: Config | None = None) -> dict[str
     data = list(once.values())
     for source in data:
         with counting(f"opening {source}") as progress:
-            if config is None:
+            if config is None:  # as it is
                 store = open_lines([source], None, progress=progress)
             else:
-                shape = config.model.height, config.data.max_width
-                store = open_lines([source], *shape, progress, straighten=config.data.straighten)
+                c = config
+                store = open_lines([source], c.model.height, c.data.max_width, progress, straighten=c.data.straighten)
         rows = _rows(store, source, split, alone=len(data) == 1)
         for name, count in store.meta["lines"].items():
             there[name] = there.get(name, 0) + count
         if len(rows):
             parts[source] = store, rows
     if not parts:
-        found = ", ".join(f"{name} ({count})" for name, count in sorted(there.items()))
         held = split != "validation" and len(data) == 1 and not there.keys() & {"train", "validation"}
         more = "; --split validation for those that `train` holds out of it" if held else ""
-        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all{more}")
+        raise no_line_of(split, there, more)
     for source in [source for source in data if source not in parts]:
         typer.echo(f"{source}: no line of split {split!r}, left out", err=True)
     return parts
@@ -235,14 +242,12 @@ def _open(data: list[str], split: str, config: Config | None = None) -> dict[str
 
 def _rows(store: LineStore, source: str, split: str, alone: bool) -> Indices:
     """Of data without marks, `alone`, the validation lines are those that `train` holds out of it."""
-    if split == "all":
-        return store.rows()
-    found = store.rows(split)  # type: ignore[arg-type]
+    found = store.rows(split)
     if split == "validation" and alone and not len(found) and not len(store.rows("train")) and len(store.unmarked()):
-        from spikehtr.training.datasets import held_out, split_rows
+        from spikehtr.training.datasets import split_rows
 
-        typer.echo(f"{source}, as a training on it alone has it: {held_out(store)}", err=True)
-        return split_rows(store)[1]
+        found, remark = split_rows(store)[1:]
+        typer.echo(f"{source}, as a training on it alone has it: {remark}", err=True)
     return found
 
 
@@ -256,7 +261,7 @@ def _compare(a: Evaluation, b: Evaluation, output: Path | None, worst: int, comm
     result = compare(a, b)
     files = write_comparison(output, a, b, result, worst, command) if output else []
     if as_json:
-        _print_json(result | {"predictions": line_rows(a, b)})
+        print_json(result | {"predictions": line_rows(a, b)})
     else:
         _print(comparison_lines(result), files)
 
@@ -266,7 +271,3 @@ def _print(lines: Iterable[str], files: list[Path]) -> None:
         typer.echo(line)
     if files:
         typer.echo(f"report: {files[0]}")
-
-
-def _print_json(result: dict[str, Any]) -> None:
-    typer.echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from typer.core import TyperGroup
 
-from spikehtr.cli.options import which_split, writable
+from spikehtr.cli.options import AsJson, print_json, which_split, writable
 from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
@@ -51,7 +50,6 @@ Split = Annotated[
 ]
 LineCount = Annotated[int, typer.Option("--lines", min=1, help="With --check: how many lines.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="With --check: lines read at a time.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 @app.command()
@@ -82,18 +80,13 @@ def onnx(
 
     need("onnx", "onnxscript", "onnxruntime")
 
-    def save(loaded: Loaded, target: Path) -> None:
-        from spikehtr.export.onnx import save
+    target = _target(model, output, ".onnx", channels)
+    from spikehtr.export.onnx import read, save
 
+    def write(loaded: Loaded) -> None:
         save(loaded, target, channels, "fp64" if fp64 else "fp32")
 
-    def read(target: Path) -> Recognizer:
-        from spikehtr.export.onnx import read
-
-        return read(target)
-
-    target = _target(model, output, ".onnx")
-    _export(model, target, channels, save, read, (check, split, lines, batch_size), as_json, double=fp64)
+    _export(model, target, write, read, (check, split, lines, batch_size), as_json, double=fp64)
 
 
 @app.command()
@@ -113,18 +106,13 @@ def torch(
     digit explains.
     """
 
-    def save(loaded: Loaded, target: Path) -> None:
-        from spikehtr.export.program import save
+    target = _target(model, output, ".pt2", channels)
+    from spikehtr.export.program import read, save
 
+    def write(loaded: Loaded) -> None:
         save(loaded, target, channels)
 
-    def read(target: Path) -> Recognizer:
-        from spikehtr.export.program import read
-
-        return read(target)
-
-    target = _target(model, output, ".pt2")
-    _export(model, target, channels, save, read, (check, split, lines, batch_size), as_json)
+    _export(model, target, write, read, (check, split, lines, batch_size), as_json)
 
 
 @app.command()
@@ -152,13 +140,9 @@ def nir(
     target = _target(model, output, ".nir")
     writable(target.with_suffix(".json"))
     from spikehtr.export.nir import save
-    from spikehtr.readers.torch import TorchReader
-    from spikehtr.recognizer import Recognizer
-    from spikehtr.weights import load_model
 
-    loaded = load_model(model)
-    reference = Recognizer(loaded.net, loaded.config, loaded.charset, reader=TorchReader(loaded.net))
-    chosen = _open(check, split, lines, reference)
+    loaded, reference = _load(model)
+    chosen = _lines_to_check(check, split, lines, loaded)
     with counting(f"exporting {model.name}"):
         manifest = save(loaded, target, width)
     result: dict[str, Any] = {"file": str(target), "manifest": str(manifest)}
@@ -176,9 +160,7 @@ def nir(
             f"{found['neurons']} layers of neurons differ ({found['spikes']} of the values are spikes); "
             f"same text in {found['same_text']} of {found['lines']} lines"
         )
-    typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
-    if wrong:
-        raise typer.Exit(1)
+    _finish(result, told, as_json, wrong)
 
 
 @app.command()
@@ -195,40 +177,45 @@ def kraken(model: Model, output: Output = None, as_json: AsJson = False) -> None
 
     save(load_model(model), target)
     told = f"wrote {target}: {_size(target)}; use it with: kraken -i page.jpg page.txt segment -bl ocr -m {target}"
-    typer.echo(json.dumps({"file": str(target)}, ensure_ascii=False) if as_json else told)
+    _finish({"file": str(target)}, [told], as_json)
 
 
-def _target(model: Path, output: Path | None, suffix: str) -> Path:
+def _target(model: Path, output: Path | None, suffix: str, channels: int = 1) -> Path:
     """Where the file goes; a model that is not there is named first."""
     from spikehtr.weights import load_header
 
     load_header(model)
-    return writable(output or model.with_suffix(suffix), suffix)
-
-
-def _export(
-    model: Path,
-    target: Path,
-    channels: int,
-    save: Callable[[Loaded, Path], None],
-    read: Callable[[Path], Recognizer],
-    check: tuple[str | None, str, int, int],
-    as_json: bool,
-    double: bool = False,
-) -> None:
+    target = writable(output or model.with_suffix(suffix), suffix)
     if channels not in (1, 3):
         raise SpikeHTRError(f"--channels is 1 (grey) or 3 (red, green, blue), not {channels}")
+    return target
+
+
+def _load(model: Path) -> tuple[Loaded, Recognizer]:
+    """A model, and itself read by plain PyTorch: what an export is compared with."""
     from spikehtr.readers.torch import TorchReader
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import load_model
 
     loaded = load_model(model)
-    reference = Recognizer(loaded.net, loaded.config, loaded.charset, reader=TorchReader(loaded.net))
+    return loaded, Recognizer(loaded.net, loaded.config, loaded.charset, reader=TorchReader(loaded.net))
+
+
+def _export(
+    model: Path,
+    target: Path,
+    save: Callable[[Loaded], None],
+    read: Callable[[Path], Recognizer],
+    check: tuple[str | None, str, int, int],
+    as_json: bool,
+    double: bool = False,
+) -> None:
+    loaded, reference = _load(model)
     source, split, count, batch_size = check
-    lines = _open(source, split, count, reference)
+    lines = _lines_to_check(source, split, count, loaded)
     start = time.perf_counter()
     with counting(f"exporting {model.name}, a minute or two"):
-        save(loaded, target)
+        save(loaded)
     result: dict[str, Any] = {
         "file": str(target),
         "bytes": {"model": _bytes(model), "file": _bytes(target)},
@@ -242,23 +229,28 @@ def _export(
         with counting("reading with both", times * len(lines)) as progress:
             found = compare(reference, read(target), lines, batch_size, progress, double)
         result["check"] = {"data": source, "split": split} | found
-        told += [
-            f"check on {source} ({split}){', both in double precision' if double else ''}:",
-            *comparison_lines(found),
-        ]
-    typer.echo(json.dumps(result, indent=2, ensure_ascii=False) if as_json else "\n".join(told))
-    if lines is not None and result["check"]["too_different"]:
+        how = ", both in double precision" if double else ""
+        told += [f"check on {source} ({split}){how}:", *comparison_lines(found)]
+    _finish(result, told, as_json, lines is not None and result["check"]["too_different"])
+
+
+def _finish(result: dict[str, Any], told: list[str], as_json: bool, wrong: bool = False) -> None:
+    if as_json:
+        print_json(result)
+    else:
+        typer.echo("\n".join(told))
+    if wrong:
         raise typer.Exit(1)
 
 
-def _open(source: str | None, split: str, count: int, reference: Recognizer) -> Lines | None:
-    """The lines of --check, before the work: what is wrong with them is told at once."""
+def _lines_to_check(source: str | None, split: str, count: int, model: Loaded) -> Lines | None:
+    """The first lines of --check, before the work: what is wrong with them is told at once."""
     if source is None:
         return None
-    from spikehtr.export.checking import open_split
+    from spikehtr.data.batching import open_split
 
     with counting(f"opening {source}") as progress:
-        return open_split(source, split, reference, count, progress)
+        return open_split([source], split, model.config, model.charset, progress, count)
 
 
 def _bytes(path: Path) -> int:

@@ -11,9 +11,11 @@ from spikehtr.cli.options import ConfigFile, Overrides, Preset, resolve, writabl
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
-    from spikehtr.config import Config
+    from spikehtr.config import ModelConfig
     from spikehtr.model.entry import Entry
     from spikehtr.weights import Loaded
 
@@ -62,16 +64,19 @@ def inspect(
     chosen = loaded.config if loaded else resolve(preset, file, overrides)
     if timesteps is not None:
         chosen = chosen.with_overrides({"model.timesteps": timesteps})
-    if reduction:
-        assert loaded is not None
-        _reduction(image, loaded, target)
-        return
-    if chosen.model.arch != "spike-htr":
+    if not reduction and chosen.model.arch != "spike-htr":
         raise SpikeHTRError(f"this draws how a line becomes T steps, and {chosen.model.arch} has no steps")
-    if streams:
-        _streams(image, chosen, loaded, target)
+    if not (reduction or streams) and chosen.model.entry != "inkcoder":
+        raise SpikeHTRError(f"this draws InkCoder, and model.entry is {chosen.model.entry}: leave that setting out")
+    from spikehtr.data.geometry import fit_line
+    from spikehtr.data.images import load_line
+
+    line = fit_line(load_line(image), chosen.model.height, chosen.data.max_width, chosen.data.straighten)
+    if reduction and loaded is not None:
+        told = _reduction(image.name, line, loaded, target)
     else:
-        _inkcoder(image, chosen, loaded, target)
+        told = (_streams if streams else _inkcoder)(image.name, line, chosen.model, _entry(loaded), target)
+    typer.echo(f"wrote {target} ({told})")
 
 
 def _entry(loaded: Loaded | None) -> Entry | None:
@@ -80,50 +85,35 @@ def _entry(loaded: Loaded | None) -> Entry | None:
     return loaded.net.encoder.entry if loaded and isinstance(loaded.net, SpikeHTR) else None
 
 
-def _inkcoder(image: Path, chosen: Config, loaded: Loaded | None, target: Path) -> None:
-    model = chosen.model
-    if model.entry != "inkcoder":
-        raise SpikeHTRError(f"this draws InkCoder, and model.entry is {model.entry}: leave that setting out")
-
-    from spikehtr.data.geometry import fit_line
-    from spikehtr.data.images import load_line
+def _inkcoder(name: str, line: NDArray[np.uint8], model: ModelConfig, entry: Entry | None, target: Path) -> str:
     from spikehtr.profiling.inkplot import draw, trace_line
 
-    line = fit_line(load_line(image), model.height, chosen.data.max_width, chosen.data.straighten)
-    entry = _entry(loaded)
     trace = trace_line(line, model, entry.inkcoder if entry else None)
-    title = f"InkCoder on {image.name}: {line.shape[1]} x {line.shape[0]} px, T = {model.timesteps}"
+    title = f"InkCoder on {name}: {line.shape[1]} x {line.shape[0]} px, T = {model.timesteps}"
     draw(trace, float(entry.beta.detach()) if entry else model.beta, target, title)
     means = ", ".join(f"{gate:.3f}" for gate in trace.gates.mean(dim=(1, 2, 3, 4)))
-    typer.echo(f"wrote {target} (mean gate at t = 1..{model.timesteps}: {means})")
+    return f"mean gate at t = 1..{model.timesteps}: {means}"
 
 
-def _streams(image: Path, chosen: Config, loaded: Loaded | None, target: Path) -> None:
-    from spikehtr.data.geometry import fit_line
-    from spikehtr.data.images import load_line
+def _streams(name: str, line: NDArray[np.uint8], model: ModelConfig, entry: Entry | None, target: Path) -> str:
     from spikehtr.profiling.streams import streams, streams_figure
 
-    line = fit_line(load_line(image), chosen.model.height, chosen.data.max_width, chosen.data.straighten)
-    found = streams(line, chosen.model, _entry(loaded))
-    title = f"Input at each step, {image.name}: darkness times (beta + (1 - beta) gate)"
+    found = streams(line, model, entry)
+    title = f"Input at each step, {name}: darkness times (beta + (1 - beta) gate)"
     _save(streams_figure(line, found, title), target)
     told = "; ".join(f"{code} {', '.join(f'{step.mean():.3f}' for step in drive)}" for code, drive in found.items())
-    typer.echo(f"wrote {target} (mean drive at t = 1..{chosen.model.timesteps}: {told})")
+    return f"mean drive at t = 1..{model.timesteps}: {told}"
 
 
-def _reduction(image: Path, loaded: Loaded, target: Path) -> None:
-    from spikehtr.data.geometry import fit_line
-    from spikehtr.data.images import load_line
+def _reduction(name: str, line: NDArray[np.uint8], loaded: Loaded, target: Path) -> str:
     from spikehtr.profiling.reduction import reduction_figure, trace_reduction
 
-    data = loaded.config.data
-    line = fit_line(load_line(image), loaded.config.model.height, data.max_width, data.straighten)
     trace = trace_reduction(loaded.net, loaded.charset, line)
     reducer = loaded.config.model.reducer
     counts = f"{len(trace.blank)} positions, {len(trace.spans)} tokens, r = {trace.ratio:.2f}"
-    _save(reduction_figure(line, trace, reducer, f"{image.name}: {reducer.mode}, {counts}"), target)
+    _save(reduction_figure(line, trace, reducer, f"{name}: {reducer.mode}, {counts}"), target)
     # `transcribe` takes bf16 where that is faster, and then may read a doubtful character otherwise.
-    typer.echo(f"wrote {target} ({counts}; read in fp32: {trace.text})")
+    return f"{counts}; read in fp32: {trace.text}"
 
 
 def _save(figure: Figure, target: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 import typer
 
@@ -56,6 +57,9 @@ MachineLines = Annotated[
     bool,
     typer.Option("--machine-lines", help="Take lines as truth that a model read and nobody changed or confirmed, too."),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")]
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Lines read at a time.")]
 AllowUnknown = Annotated[
     bool, typer.Option("--allow-unknown", help="Validate on lines with characters that training never shows, too.")
 ]
@@ -68,6 +72,21 @@ ReadingOverrides = Annotated[
         help="Change how lines are read, by data.* and model.reducer.*, e.g. -s model.reducer.tau=0.5. Repeatable.",
     ),
 ]
+
+
+def given_options(ctx: typer.Context, *names: str) -> list[str]:
+    """Which of these parameters (all, without names) the command line gives, as its options are written."""
+    given = []
+    for option in ctx.command.params:
+        name, source = option.name or "", ctx.get_parameter_source(option.name or "")
+        if (name in names or not names) and source is not None and source.name == "COMMANDLINE":
+            switched_off = ctx.params[name] is False and option.secondary_opts
+            given.append((option.secondary_opts if switched_off else option.opts)[0])
+    return given
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def which_split(written: str | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -11,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from spikehtr.cli.options import ConfigFile, Preset, resolve, which_split
+from spikehtr.cli.options import ConfigFile, Preset, given_options, pick_device, print_json, resolve, which_split
+from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import make_folder
 
 if TYPE_CHECKING:
     from spikehtr.profiling.baseline_counts import BaselineCounts
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from spikehtr.profiling.diagnosis import Diagnosis
 
 
+_LABELS = 80  # of the network that is counted, blank included, as in the paper
+
+
 def profile(
+    ctx: typer.Context,
     model: Annotated[
         Optional[Path],
         typer.Argument(metavar="[MODEL]", help="A model file (.safetensors), or bundled: measure what it fires."),
@@ -69,7 +74,6 @@ def profile(
             "--ratio", min=0.01, max=1.0, help="Share of the tokens that reaches the mixer (r); the paper's 0.68."
         ),
     ] = None,
-    vocab: Annotated[int, typer.Option("--vocab", min=2, help="Number of labels, blank included.")] = 80,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every layer, for programs.")] = False,
 ) -> None:
     """Measure a trained model on real lines, or count what a configuration costs.
@@ -83,7 +87,7 @@ def profile(
     (-p cnn-blstm, retsinas, htr-vt, kraken) has parameters and multiply-accumulates only.
     """
     if model is not None:
-        if counts or preset or file or width or ratio or vocab != 80:
+        if given_options(ctx, "counts", "preset", "file", "width", "ratio"):
             raise SpikeHTRError("MODEL brings its own settings: give --data with it (and -s), or --counts without it")
         if not data:
             raise SpikeHTRError(f"say what {model} shall read: --data")
@@ -91,34 +95,25 @@ def profile(
         return
     if not counts:
         raise SpikeHTRError("say what to profile: a MODEL with --data, or --counts for a configuration")
-    reading = {
-        "--data": data,
-        "--lines": lines != 512,
-        "--split": split != "test",
-        "--output": output,
-        "--batch-size": batch_size != 8,
-        "--device": device != "auto",
-        "--pj-byte": pj_byte is not None,
-    }
-    if given := [name for name, value in reading.items() if value]:
+    if given := given_options(ctx, "data", "lines", "split", "output", "batch_size", "device", "pj_byte"):
         raise SpikeHTRError(f"--counts reads no line: leave out {', '.join(given)}, or name a MODEL instead")
     resolved = resolve(preset, file, overrides)
     if resolved.model.arch != "spike-htr":
         from spikehtr.profiling.baseline_counts import count_baseline
 
-        found = count_baseline(resolved, vocab, width or resolved.data.max_width, ratio)
+        baseline = count_baseline(resolved, _LABELS, width or resolved.data.max_width, ratio)
         if as_json:
-            typer.echo(json.dumps(found.to_dict(), indent=2))
+            print_json(baseline.to_dict())
         else:
-            _print_baseline(found)
+            _print_baseline(baseline)
         return
     from spikehtr.profiling.counts import count
 
-    result = count(resolved, vocab, width or 512, ratio)
+    found = count(resolved, _LABELS, width or 512, ratio)
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), indent=2))
+        print_json(found.to_dict())
     else:
-        _print(result, f"{preset or file or 'base'}, d = {resolved.model.dim}")
+        _print_counts(found, f"{preset or file or 'base'}, d = {resolved.model.dim}")
 
 
 def _measure(
@@ -133,15 +128,10 @@ def _measure(
     pj_byte: float | None,
     as_json: bool,
 ) -> None:
-    from spikehtr.cli.options import pick_device
-    from spikehtr.cli.progress import counting
-    from spikehtr.evaluation.writing import make_folder
-
     chosen = pick_device(device)
     if output:
         make_folder(output)
-    from spikehtr.data.batching import Lines
-    from spikehtr.data.compiling import open_lines
+    from spikehtr.data.batching import open_split
     from spikehtr.profiling.diagnosis import diagnose, lines_to_read, some
     from spikehtr.profiling.energy import PJ_BYTE
     from spikehtr.profiling.recording import require_spiking
@@ -151,12 +141,7 @@ def _measure(
     net = require_spiking(loaded.net).to(chosen)
     config = loaded.config
     with counting("reading lines") as reading:
-        store = open_lines(data, config.model.height, config.data.max_width, reading, straighten=config.data.straighten)
-    rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
-    if not len(rows):
-        there = ", ".join(f"{name} ({number})" for name, number in store.meta["lines"].items())
-        raise SpikeHTRError(f"no line of split {split!r}; there are: {there}. Use --split all for every line")
-    chosen_lines = some(Lines(store, rows, loaded.charset, config.data.max_width, labelled=False), count)
+        chosen_lines = some(open_split(data, split, config, loaded.charset, reading), count)
     about: dict[str, Any] = {
         "model": model.name,
         "data": ", ".join(Path(source).name for source in data),
@@ -173,7 +158,7 @@ def _measure(
 
         files = write_diagnosis(output, found, chosen, shlex.join(["spikehtr", *sys.argv[1:]]))
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=2))
+        print_json(found.to_dict())
         return
     for line in _told(found):
         typer.echo(line)
@@ -203,37 +188,32 @@ def _told(found: Diagnosis) -> Iterator[str]:
 
 
 def _print_baseline(c: BaselineCounts) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{c.arch}, {c.height} x {c.width} px, {c.tokens_read} of {c.tokens_in} tokens read")
-    table.add_column("what")
-    table.add_column("value", justify="right")
-    table.add_row("parameters", f"{c.parameters / 1e6:.2f} M")
-    table.add_section()
-    for name, macs in (c.macs | {"all": c.dense_macs}).items():
-        table.add_row(f"MACs, {name}", f"{macs:.3e}")
-    Console().print(table)
+    title = f"{c.arch}, {c.height} x {c.width} px, {c.tokens_read} of {c.tokens_in} tokens read"
+    macs = {f"MACs, {name}": f"{number:.3e}" for name, number in (c.macs | {"all": c.dense_macs}).items()}
+    _print_table(title, {"parameters": f"{c.parameters / 1e6:.2f} M"}, macs)
 
 
-def _print(c: Counts, title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{title}, T = {c.timesteps}, {c.width} px, {c.tokens_mixed} of {c.tokens_in} tokens mixed")
-    table.add_column("what")
-    table.add_column("value", justify="right")
-    table.add_row("parameters", f"{c.parameters / 1e6:.2f} M")
-    table.add_row("mixer's share of them", f"{c.mixer_share:.1%}")
+def _print_counts(c: Counts, title: str) -> None:
+    sizes = {"parameters": f"{c.parameters / 1e6:.2f} M", "mixer's share of them": f"{c.mixer_share:.1%}"}
     for name, number in c.lif_modules.items():
-        table.add_row(f"LIF modules, {name}", str(number))
-        table.add_row(f"neurons, {name}", f"{c.neurons[name]:.3e}")
-    table.add_section()
-    for name, macs in c.macs.items():
-        table.add_row(f"MACs, {name}", f"{macs:.3e}")
-    table.add_row("MACs, all", f"{c.dense_macs:.4e}")
-    table.add_section()
-    table.add_row("eligible share", f"{c.eligible_share:.3f}")
+        sizes |= {f"LIF modules, {name}": str(number), f"neurons, {name}": f"{c.neurons[name]:.3e}"}
+    macs = {f"MACs, {name}": f"{number:.3e}" for name, number in c.macs.items()}
+    shares = {"eligible share": f"{c.eligible_share:.3f}"}
     if c.eligible_share_no_bypass != c.eligible_share:  # else there is none
-        table.add_row("eligible share, no bypass", f"{c.eligible_share_no_bypass:.3f}")
+        shares["eligible share, no bypass"] = f"{c.eligible_share_no_bypass:.3f}"
+    title = f"{title}, T = {c.timesteps}, {c.width} px, {c.tokens_mixed} of {c.tokens_in} tokens mixed"
+    _print_table(title, sizes, macs | {"MACs, all": f"{c.dense_macs:.4e}"}, shares)
+
+
+def _print_table(title: str, *sections: dict[str, str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    for section in sections:
+        for row in section.items():
+            table.add_row(*row)
+        table.add_section()
     Console().print(table)

@@ -18,19 +18,13 @@ _QUIET = (30, 60, 120, 300, 600)
 @contextmanager
 def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Yields a function to call with the number done so far; draws on stderr, so that output can be piped."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True)
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+    times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
+    columns = (progress.TextColumn(what), progress.BarColumn(), progress.MofNCompleteColumn(), *times)
+    with progress.Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
 

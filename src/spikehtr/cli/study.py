@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from spikehtr.cli.options import Overrides
+from spikehtr.cli.options import Overrides, given_options
 from spikehtr.cli.progress import counting, spoken
 from spikehtr.errors import SpikeHTRError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def study(
+    ctx: typer.Context,
     name: Annotated[
         str,
         typer.Argument(
@@ -92,22 +93,8 @@ def study(
 
     chosen = load_study(name)
     if only_render:
-        options = {
-            "--data": data,
-            "--budget": budget,
-            "--epochs": epochs,
-            "--seeds": seeds != 1,
-            "--preset": preset,
-            "--set": overrides,
-            "--from": start,
-            "--only": only,
-            "--jobs": jobs,
-            "--device": device != "auto",
-            "--allow-unknown": allow_unknown,
-            "--dry-run": dry_run,
-            "--reuse": reuse,
-        }
-        if unused := [name for name, value in options.items() if value]:
+        useful = ("name", "--output", "--render", "--keep")
+        if unused := [option for option in given_options(ctx) if option not in useful]:
             raise SpikeHTRError(f"--render takes the runs as they are: leave out {', '.join(unused)}")
         plan = Plan.read(output)
         if plan.study.name != chosen.name:

@@ -12,20 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import (
-    AllowUnknown,
-    CharsetMode,
-    ConfigFile,
-    MachineLines,
-    Overrides,
-    Preset,
-    StartFrom,
-    TeacherModel,
-    check_start,
-    fine_tuned,
-    pick_device,
-    resolve,
-)
+from spikehtr.cli import options
 from spikehtr.cli.progress import training_progress
 from spikehtr.config.presets import CPU_BATCH
 from spikehtr.errors import SpikeHTRError
@@ -36,7 +23,7 @@ if TYPE_CHECKING:
     from spikehtr.config import Config
 
 
-_ANEW = {"output", "resume", "device", "devices", "nodes"}  # what may be said of a run that goes on as it was begun
+_ANEW = {"--output", "--resume", "--device", "--devices", "--nodes"}  # what may be said of a run that goes on as begun
 
 
 def train(
@@ -47,9 +34,9 @@ def train(
     data: Annotated[
         Optional[list[str]], typer.Option("--data", "-d", help="What to train on, any format. Repeatable.")
     ] = None,
-    preset: Preset = None,
-    file: ConfigFile = None,
-    overrides: Overrides = None,
+    preset: options.Preset = None,
+    file: options.ConfigFile = None,
+    overrides: options.Overrides = None,
     arch: Annotated[
         Optional[Literal["spike-htr", "cnn-blstm", "retsinas", "htr-vt", "kraken"]],
         typer.Option("--arch", help="The network: Spike-HTR (the default), or a baseline with its own settings."),
@@ -57,9 +44,9 @@ def train(
     reducer: Annotated[
         bool, typer.Option("--reducer", help="Switch keep-and-merge on, for a baseline too (model.reducer).")
     ] = False,
-    start: StartFrom = None,
-    charset: CharsetMode = None,
-    teacher: TeacherModel = None,
+    start: options.StartFrom = None,
+    charset: options.CharsetMode = None,
+    teacher: options.TeacherModel = None,
     teacher_weight: Annotated[
         Optional[float],
         typer.Option("--teacher-weight", min=0.0, help="How much that counts beside CTC (training.teacher_weight)."),
@@ -76,11 +63,11 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in this folder; no other option is needed.")
     ] = False,
-    allow_unknown: AllowUnknown = False,
-    machine_lines: MachineLines = False,
+    allow_unknown: options.AllowUnknown = False,
+    machine_lines: options.MachineLines = False,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Worst lines shown in the report, as pictures.")] = 20,
     half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
+    device: options.Device = "auto",
     devices: Annotated[int, typer.Option("--devices", min=1, help="How many GPUs, or CPU processes, to use.")] = 1,
     nodes: Annotated[
         int, typer.Option("--nodes", min=1, help="How many machines run this command; torchrun and Slurm say so.")
@@ -95,14 +82,14 @@ def train(
     """
     if not data and not resume:
         raise typer.BadParameter("name the lines to train on: -d FOLDER", ctx, param_hint="--data")
-    if not data and (said := _said(ctx)):
+    if not data and (said := [option for option in options.given_options(ctx) if option not in _ANEW]):
         raise SpikeHTRError(
             f"--resume without --data goes on as the run was begun: leave out {', '.join(said)}, "
             "or repeat the whole command that began it"
         )
     if max_steps and max_minutes:
         raise SpikeHTRError("--max-steps and --max-minutes both end the run: give one of them")
-    check_start(start, charset, preset, file)
+    options.check_start(start, charset, preset, file)
     if start and arch:
         raise SpikeHTRError("--from takes its network from the model file: leave --arch out")
     if teacher_weight is not None:
@@ -111,7 +98,7 @@ def train(
         overrides = [*(overrides or []), f"training.teacher_weight={teacher_weight}"]
     # Before torch is loaded: a mistake is answered at once.
     config = None if start or not data else settings(arch, preset, file, reducer, overrides)
-    chosen = pick_device(device)
+    chosen = options.pick_device(device)
     if config and not file and (size := _suited_batch(config, chosen, output if resume else None)):
         preset_size, config = config.training.batch_size, settings(arch, preset, file, reducer, overrides, size)
         if not resume and config.training.batch_size != preset_size:
@@ -120,8 +107,8 @@ def train(
                 f"-s training.batch_size={preset_size} for those"
             )
 
-    from spikehtr.training.devices import make_fabric, part
-    from spikehtr.training.job import Job, carry_out
+    from spikehtr.training.devices import close_process_group, make_fabric
+    from spikehtr.training.job import Job, run_job
     from spikehtr.weights import load_header, load_model
 
     begun = None if data else Job.begun(output)
@@ -133,7 +120,7 @@ def train(
         job = begun
     else:
         if model:
-            config = changed(fine_tuned(model), reducer, overrides)
+            config = changed(options.fine_tuned(model), reducer, overrides)
         assert config is not None
         assert data is not None
         mode, limits = charset or "extend", (max_steps, max_minutes)
@@ -142,12 +129,12 @@ def train(
     job.claim_folder()
     fabric = make_fabric(chosen, devices, job.config.training.precision, nodes)
     fabric.launch()
-    with ExitStack() as last, _one_speaks(fabric), training_progress(typer.echo) as shown:
-        last.callback(part)
+    with ExitStack() as last, _only_first_prints(fabric), training_progress(typer.echo) as shown:
+        last.callback(close_process_group)
         if model:
             typer.echo(_fine_tuning(job.config, by_epochs=not (job.max_steps or job.max_minutes)))
         with _told_when_lost(fabric):
-            outcome = carry_out(job, fabric, typer.echo, shown.tell, shown.reading, model, shown.beat)
+            outcome = run_job(job, fabric, typer.echo, shown.tell, shown.reading, model, shown.beat)
         if not outcome.finished:
             again = ["spikehtr", "train", "-o", str(output), "--resume"]
             again += [] if device == "auto" else ["--device", device]
@@ -157,13 +144,6 @@ def train(
             raise typer.Exit(1)
         score = "no line to validate on; the last weights" if outcome.cer is None else f"best CER {outcome.cer:.2%}"
         typer.echo(f"{score}: {output / 'best.safetensors'}; how it went: {outcome.report}")
-
-
-def _said(ctx: typer.Context) -> list[str]:
-    """The options of this call that say how a run is begun."""
-    sources = {one: ctx.get_parameter_source(one.name or "") for one in ctx.command.params}
-    given = [one for one, source in sources.items() if source and source.name == "COMMANDLINE"]
-    return [one.opts[0] for one in given if one.name not in _ANEW]
 
 
 def settings(
@@ -181,7 +161,7 @@ def settings(
     baseline = None if arch == "spike-htr" else arch
     if baseline and (preset or file):
         raise SpikeHTRError(f"--arch {arch} has its own settings: change them by --set, without -p or -c")
-    config = resolve(baseline or preset, file, None)
+    config = options.resolve(baseline or preset, file, None)
     if arch and config.model.arch != arch:
         raise SpikeHTRError(f"{preset or file} is for {config.model.arch}, not {arch}: leave --arch out")
     if batch_size:
@@ -230,7 +210,7 @@ def _told_when_lost(fabric: Fabric) -> Iterator[None]:
 
 
 @contextmanager
-def _one_speaks(fabric: Fabric) -> Iterator[None]:
+def _only_first_prints(fabric: Fabric) -> Iterator[None]:
     """With several processes, the first one prints and takes the others down with it when it fails."""
     if not fabric.is_global_zero:
         with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):

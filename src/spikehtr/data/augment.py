@@ -218,15 +218,12 @@ def _grain(seeds: Tensor, height: int, width: int) -> Tensor:
     A window of one long fixed tape, from a place of the line's own: a generator's numbers for a line would depend on
     how wide the batch is. Row y starts y * _ROW further on, so that a narrow window is part of a wider one.
     """
-    tape = _noise_tape(seeds.device, _STARTS + height * _ROW + width)
+    needed = _STARTS + height * _ROW + width
+    tape = _noise_tape(seeds.device, max(1 << 21, 1 << (needed - 1).bit_length()))
     windows = tape.as_strided((_STARTS, height, width), (1, _ROW, 1))  # a view: nothing is copied yet
     return windows.index_select(0, (seeds.flatten() * _STARTS).long())[:, None]
 
 
-def _noise_tape(device: torch.device, size: int) -> Tensor:
-    return _tape(device, max(1 << 21, 1 << (size - 1).bit_length()))
-
-
 @lru_cache(maxsize=4)
-def _tape(device: torch.device, size: int) -> Tensor:
+def _noise_tape(device: torch.device, size: int) -> Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(0)).to(device)

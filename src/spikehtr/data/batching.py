@@ -18,8 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spikehtr.config import Config
+from spikehtr.data.compiling import Progress, open_lines
 from spikehtr.data.geometry import shrink_line
-from spikehtr.data.store import LineStore, StoreError
+from spikehtr.data.store import LineStore, StoreError, no_line_of
 from spikehtr.text import Charset, normalise
 
 Indices = NDArray[np.int64]
@@ -140,6 +142,23 @@ class Lines:
                 while self._cached > self._room:
                     self._cached -= self._cache.popitem(last=False)[1].nbytes
         return pixels
+
+
+def open_split(
+    sources: Sequence[str],
+    split: str,
+    config: Config,
+    charset: Charset,
+    progress: Progress | None = None,
+    count: int | None = None,
+) -> Lines:
+    """The (first `count`) lines of a split (`all`: of any), sized as the model of these settings takes them."""
+    c = config
+    store = open_lines(sources, c.model.height, c.data.max_width, progress, straighten=c.data.straighten)
+    rows = store.rows(split)
+    if not len(rows):
+        raise no_line_of(split, store.meta["lines"])
+    return Lines(store, rows[:count], charset, c.data.max_width, labelled=False)
 
 
 def pad_right(lines: Sequence[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:

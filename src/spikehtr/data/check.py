@@ -25,7 +25,7 @@ from spikehtr.config import Config
 from spikehtr.data.formats import read
 from spikehtr.data.geometry import scale_line
 from spikehtr.data.images import ImageError, line_image
-from spikehtr.data.samples import ImportReport, Sample, printable, without_text
+from spikehtr.data.samples import ImportReport, Sample, printable
 from spikehtr.text import normalise, show
 
 _CHUNK = 512
@@ -78,8 +78,6 @@ class DataCheck:
                 "charset": "".join(sorted(s.charset)),
                 "width": _spread(s.widths),
                 "length": _spread(s.lengths),
-                "width_histogram": _histogram(s.widths),
-                "length_histogram": _histogram(s.lengths),
             }
         about = {"sources": self.sources, "ok": self.ok, "stops_training": self.stops}
         return {**about, "splits": splits, **self.report.to_dict()}
@@ -147,9 +145,6 @@ def _outline(line: NDArray[np.uint8]) -> int:
 def _note(sample: Sample, facts: Facts | ImageError, report: ImportReport) -> Facts | None:
     """Report what one sample alone shows; None where it cannot be used."""
     _check_unicode(sample, report)
-    if (empty := without_text(sample)) is not None:
-        report.add(empty.kind, empty.where, empty.message, empty.remedy)
-        return None
     if isinstance(facts, ImageError):
         report.add("unreadable image", sample.origin, str(facts), "replace the image, or take the line out")
         return None
@@ -250,11 +245,6 @@ def _spread(values: list[int]) -> dict[str, float]:
         return {}
     low, median, high = np.percentile(values, [0, 50, 100])
     return {"min": float(low), "median": float(median), "max": float(high), "mean": float(np.mean(values))}
-
-
-def _histogram(values: list[int]) -> dict[str, list[float]]:
-    counts, edges = np.histogram(values, bins=min(20, max(1, len(set(values)))))
-    return {"counts": counts.tolist(), "edges": [round(float(edge), 1) for edge in edges]}
 
 
 def histogram_bars(values: list[int], bins: int = 16) -> str:

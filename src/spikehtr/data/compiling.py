@@ -37,7 +37,6 @@ from spikehtr.data.samples import (
     Sample,
     machine_lines_remark,
     printable,
-    without_text,
     words_only_remark,
 )
 from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, StoreError, encode, is_store
@@ -240,14 +239,11 @@ def _all_samples(specs: Sequence[str | Path], report: ImportReport, machine_line
 
 def _row(sample: Sample, shape: Shape) -> Row | Problem:
     """One line, decoded, cut, scaled and encoded; or why not."""
-    where = sample.origin
-    if (empty := without_text(sample)) is not None:
-        return empty
     try:
         line = scale_line(line_image(sample), shape.height, shape.straightened and not sample.straightened)
         line = shrink_line(line, shape.max_width) if shape.max_width else line
     except ImageError as error:
-        return Problem("unreadable image", where, str(error), "replace the image, or take the line out")
+        return Problem("unreadable image", sample.origin, str(error), "replace the image, or take the line out")
     packed = encode(line)
     names = ("id", "text", "split", "document", "page", "origin", "source", "machine")
     fields = {name: getattr(sample, name) for name in names}

@@ -60,17 +60,13 @@ def open_gray(source: Path | bytes, frame: int | None = None) -> Image.Image:
 
     `frame`: which page of a file that has several, from 1.
     """
-    with _opened(source) as image:
-        if frame is not None:
-            image.seek(frame - 1)
+    with _opened(source, frame) as image:
         return to_gray(upright(image))
 
 
 def open_whole(path: Path, frame: int | None = None) -> Image.Image:
     """An image file, fully decoded and turned upright, with the colours it has."""
-    with _opened(path) as image:
-        if frame is not None:
-            image.seek(frame - 1)
+    with _opened(path, frame) as image:
         whole = upright(image).copy()  # a copy outlives the file
         whole.info = dict(image.info)
         return whole
@@ -82,16 +78,16 @@ def count_frames(path: Path) -> int:
         return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
 
-def frame_size(path: Path, frame: int) -> tuple[int, int]:
-    """Width and height of one page of an image file, from 1, as it stands upright; nothing is decoded."""
-    with _opened(path) as image:
-        image.seek(frame - 1)
-        return image.size
+def image_size(path: Path, frame: int | None = None) -> tuple[int, int]:
+    """Width and height of an image file (or of one page of it, from 1), as it stands upright; nothing is decoded."""
+    with _opened(path, frame) as image:
+        width, height = image.size
+        return (width, height) if orientation(image) < 5 else (height, width)
 
 
 @contextmanager
-def _opened(source: Path | bytes) -> Iterator[Image.Image]:
-    """An image in any state, to be used within the block; an error says what is wrong with it."""
+def _opened(source: Path | bytes, frame: int | None = None) -> Iterator[Image.Image]:
+    """An image in any state, at page `frame` from 1, to be used within the block; an error says what is wrong."""
     if isinstance(source, Path) and not source.is_file():
         reason = "a folder, not an image" if source.is_dir() else "not an ordinary file"
         raise ImageError(reason if source.exists() else "no such file")
@@ -103,6 +99,8 @@ def _opened(source: Path | bytes) -> Iterator[Image.Image]:
             with quietly():
                 image = Image.open(stream)
             with image:
+                if frame is not None:
+                    image.seek(frame - 1)
                 yield image
     except UnidentifiedImageError:
         raise ImageError("not an image that Pillow can read") from None

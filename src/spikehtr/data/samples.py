@@ -18,23 +18,12 @@ NO_TEXT = "no text"  # the kind of problem that a line without a transcript is
 MACHINE = "machine-read"  # a line as a model read it, which no person changed or confirmed
 WORDS_ONLY = "words corrected"  # such a line, of which a person changed words, but not the text
 
-# How people name their splits.
-SPLIT_NAMES: dict[str, Split] = {
-    "train": "train",
-    "training": "train",
-    "trainset": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "validationset": "validation",
-    "validationset1": "validation",
-    "validationset2": "validation",
-    "dev": "validation",
-    "eval": "validation",
-    "test": "test",
-    "testset": "test",
-    "testing": "test",
+_HOW_PEOPLE_NAME_SPLITS: dict[Split, tuple[str, ...]] = {
+    "train": ("train", "training", "trainset"),
+    "validation": ("validation", "val", "valid", "validationset", "validationset1", "validationset2", "dev", "eval"),
+    "test": ("test", "testset", "testing"),
 }
+SPLIT_NAMES = {name: split for split, names in _HOW_PEOPLE_NAME_SPLITS.items() for name in names}
 
 
 def split_named(name: str) -> Split | None:
@@ -147,9 +136,10 @@ class ImportReport:
         return {"used": self.used, "counts": counts, "problems": [asdict(p) for p in self.problems]}
 
 
-def without_text(sample: Sample) -> Problem | None:
-    """The problem of a line of whose transcript nothing is left."""
-    if normalise(sample.text):
-        return None
-    message = f"nothing is left of {sample.text!r} after normalisation"
-    return Problem(NO_TEXT, sample.origin, message, "transcribe it")
+def has_text(text: str, where: object, report: ImportReport) -> bool:
+    """Whether anything is left of a transcript once it is normalised; if not, that is reported."""
+    if normalise(text):
+        return True
+    message = "the line has no transcript" if not text.strip() else f"nothing is left of {text[:40]!r} when normalised"
+    report.add(NO_TEXT, where, message, "transcribe the line, or take it out of the data", "warning")
+    return False

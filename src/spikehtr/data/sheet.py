@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from spikehtr.config import AugmentConfig
@@ -21,10 +20,10 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 
 MAX_LINES = 200  # a sheet of more would be too tall for an image viewer
-_DPI = 100
 _COLUMN = 960  # pixels: a line that is wider than this is drawn smaller
-_GAP, _TITLE = 0.12, 0.3  # inches between columns, and above each row for its transcript
-_CHARACTER = 0.085  # inches: a generous mean width of the titles' letters
+_GAP, _TITLE = 12, 30  # pixels between columns, and above each row for its transcript
+_FONT, _CHARACTER = 13, 8.5  # pixels: height, and a generous mean width of the letters
+_INK, _SOFT, _RULE = 0, 115, 190
 _MISSING = "\u25a1"  # drawn for a character that the font lacks
 
 
@@ -49,32 +48,29 @@ def draw_sheet(
     generator = torch.Generator().manual_seed(seed)
     columns = [(images, widths)] + [_changed(images, widths, config, generator) for _ in range(versions)]
     height, widest = images.shape[2], max(int(w.max()) for _, w in columns)
-    across = min(widest, _COLUMN) / _DPI
-    down = height / widest * across  # one scale for every line, so that they compare
+    scale = min(1.0, _COLUMN / widest)  # one for every line, so that they compare
+    across, down = round(widest * scale), max(1, round(height * scale))
     total = len(columns) * (across + _GAP) + _GAP
-    tall = len(lines) * (down + _TITLE) + _TITLE + _GAP
-    figure = Figure(figsize=(total, tall), dpi=_DPI)
-    FigureCanvasAgg(figure)
-    for column, (batch, valid) in enumerate(columns):
-        left = _GAP + column * (across + _GAP)
-        head = f"augmented {column}" if column else "line"
-        figure.text(left / total, 1 - _TITLE / 2 / tall, head, fontsize=8, color="0.45", va="center")
-        for row in range(len(lines)):
-            bottom = tall - _TITLE - (row + 1) * (down + _TITLE)
-            width = int(valid[row])
-            place = (left / total, bottom / tall, across * width / widest / total, down / tall)
-            _show(figure.add_axes(place), batch[row, 0, :, :width].numpy())
+    sheet = Image.new("L", (total, len(lines) * (down + _TITLE) + _TITLE + _GAP), "white")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.truetype(findfont(FontProperties()), _FONT)
     for row, (_, text) in enumerate(lines):
         title = printable(text, int((total - 2 * _GAP) / _CHARACTER))
-        figure.text(
-            _GAP / total,
-            (tall - _TITLE - row * (down + _TITLE) - 0.18) / tall,
-            title,
-            fontsize=9,
-            va="center",
-            parse_math=False,
-        )
-    _save(figure, path)
+        draw.text((_GAP, _TITLE + row * (down + _TITLE) + _TITLE // 2), title, _INK, font, anchor="lm")
+    for column, (batch, valid) in enumerate(columns):
+        left = _GAP + column * (across + _GAP)
+        draw.text((left, _TITLE // 2), f"augmented {column}" if column else "line", _SOFT, font, anchor="lm")
+        for row in range(len(lines)):
+            top, width = 2 * _TITLE + row * (down + _TITLE), int(valid[row])
+            line = Image.fromarray((batch[row, 0, :, :width] * 255).round().byte().numpy())
+            line = line.resize((max(1, round(width * scale)), down), Image.Resampling.LANCZOS)
+            sheet.paste(line, (left, top))
+            box = (left - 1, top - 1, left + line.width, top + line.height)
+            draw.rectangle(box, outline=_RULE)  # shows where a line ends when its paper is white
+    try:
+        with whole_file(path) as temporary:
+            sheet.save(temporary, "PNG")
+    except OSError as error:
+        raise SpikeHTRError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def printable(text: str, longest: int) -> str:
@@ -83,19 +79,3 @@ def printable(text: str, longest: int) -> str:
     known = font.get_charmap()
     shown = "".join(c if ord(c) in known else _MISSING for c in " ".join(text.split()))
     return shown if len(shown) <= longest else shown[: max(1, longest - 1)].rstrip() + "\u2026"
-
-
-def _show(ax: Any, image: NDArray[np.float32]) -> None:
-    ax.imshow(image, cmap="gray", vmin=0.0, vmax=1.0, interpolation="antialiased", aspect="auto")
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set(color="0.75", linewidth=0.5)  # shows where a line ends when its paper is white
-
-
-def _save(figure: Figure, path: Path) -> None:
-    try:
-        with whole_file(path) as temporary:
-            figure.savefig(temporary, format="png")
-    except OSError as error:
-        raise SpikeHTRError(f"{path}: cannot be written ({error.strerror or error})") from None

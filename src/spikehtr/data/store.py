@@ -14,7 +14,7 @@ import mmap
 import os
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, get_args
@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
-from spikehtr.data.samples import ImportReport, Sample, Split
+from spikehtr.data.samples import ImportReport, Sample, Split, has_text
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import Charset
 
@@ -49,6 +49,11 @@ _RELEASE = 256  # rows looked up before the pages they touched are given back
 
 class StoreError(SpikeHTRError):
     """A store that cannot be used, or a damaged line in one."""
+
+
+def no_line_of(split: str, counts: Mapping[str, int], more: str = "") -> SpikeHTRError:
+    found = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+    return SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all{more}")
 
 
 def encode(line: NDArray[np.uint8]) -> bytes:
@@ -132,9 +137,9 @@ class LineStore:
         """The characters of the training lines' normalised texts (of all lines, where none is marked as training)."""
         return Charset(tuple(self.meta["charset"]))
 
-    def rows(self, split: Split | None = None) -> NDArray[np.int64]:
+    def rows(self, split: str = "all") -> NDArray[np.int64]:
         """The row numbers of one split, or all."""
-        return np.arange(len(self)) if split is None else np.flatnonzero(self.splits == split)
+        return np.arange(len(self)) if split == "all" else np.flatnonzero(self.splits == split)
 
     def unmarked(self) -> NDArray[np.int64]:
         """The row numbers of lines that belong to no split."""
@@ -198,6 +203,8 @@ def read_store(path: Path, report: ImportReport) -> Iterator[Sample]:
     store = LineStore(path)
     for row in range(len(store)):
         record = store.record(row)
+        if not has_text(record["text"], record["origin"], report):
+            continue
         try:
             line = store.line(row)
         except StoreError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from spikehtr.data.handwriting import Font, draw_text, load_font
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import whole_file
+from spikehtr.files import read_json, whole_file, write_json
 from spikehtr.text import normalise
 
 SETTINGS = "synth.json"  # what a folder's lines were made from; a run that would mix two kinds stops
@@ -163,14 +162,12 @@ def _prepare(folder: Path, settings: dict[str, object]) -> None:
         if not place.exists():
             if _finished(folder, 0):
                 raise SpikeHTRError(f"{folder} holds lines of another making; take another folder")
-            _write_whole(place, json.dumps(settings, indent=2).encode() + b"\n")
+            write_json(place, settings)
         for left_over in folder.glob(".*.tmp"):  # of a run that was killed
             left_over.unlink()
-        found = json.loads(place.read_bytes())
+        found = read_json(place)
     except OSError as error:
         raise SpikeHTRError(f"{folder}: cannot be written to ({error.strerror or error})") from None
-    except ValueError:
-        raise SpikeHTRError(f"{folder / SETTINGS}: damaged; take another folder, or empty this one") from None
     if found != settings:
         other = ", ".join(key for key in settings if not isinstance(found, dict) or found.get(key) != settings[key])
         raise SpikeHTRError(f"{folder} holds lines made with other {other}; take another folder, or empty this one")

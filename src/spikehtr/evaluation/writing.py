@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import tempfile
 from collections.abc import Iterable, Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -34,6 +33,7 @@ from spikehtr.evaluation.tables import (
     set_table,
 )
 from spikehtr.evaluation.worst import ReadLine, draw_worst
+from spikehtr.files import make_folder as make_folder
 from spikehtr.files import whole_file
 from spikehtr.report import HtmlReport, environment, marked
 
@@ -164,16 +164,6 @@ def write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]
     writer.writerow(head)
     writer.writerows(rows)
     _write_text(path, text.getvalue())
-
-
-def make_folder(folder: Path) -> None:
-    """`folder`, there and writable, or one clear message; found out before the work, not after it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".report."):
-            pass
-    except OSError as error:
-        raise SpikeHTRError(f"{folder}: cannot be written ({error.strerror or error}); name another folder") from None
 
 
 def _write_text(path: Path, text: str) -> None:

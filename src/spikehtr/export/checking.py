@@ -19,9 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from spikehtr.data.batching import Lines, to_batch
-from spikehtr.data.compiling import open_lines
 from spikehtr.decoding.greedy import decode_greedy
-from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.intervals import paired_bootstrap
 from spikehtr.evaluation.predict import predict
 from spikehtr.evaluation.rates import character_edits, total
@@ -36,19 +34,6 @@ from spikehtr.recognizer import Recognizer
 
 _ALONE = 12  # lines that are timed one by one
 _SHOWN = 5  # differing lines that a terminal gets; JSON has them all
-
-
-def open_split(
-    source: str, split: str, model: Recognizer, count: int, progress: Callable[[int], None] | None = None
-) -> Lines:
-    """The first `count` lines of a split (`all`: of any) of any source, sized as the model takes them."""
-    c = model.config
-    store = open_lines([source], c.model.height, c.data.max_width, progress, straighten=c.data.straighten)
-    rows = store.rows() if split == "all" else store.rows(split)  # type: ignore[arg-type]
-    if not len(rows):
-        found = ", ".join(f"{name} ({lines})" for name, lines in sorted(store.meta["lines"].items()))
-        raise SpikeHTRError(f"no line of split {split!r}; there are: {found}. Use --split all to read them all")
-    return Lines(store, rows[:count], model.charset, c.data.max_width, labelled=False)
 
 
 def compare(

@@ -25,7 +25,7 @@ from spikehtr.readers import make_reader, uses_bf16
 from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.graphs import make_step
-from spikehtr.training.step import Moment, prepare
+from spikehtr.training.step import prepare
 
 REFERENCE, FAST = "reference", "fast"
 _LABELS = 80
@@ -105,8 +105,7 @@ class Step:
     def _training(self) -> Callable[[], object]:
         settings = self.case.config.training
         take = make_step(self.case.config, self.network(), make_fabric(str(self.device), precision=settings.precision))
-        when = Moment(settings.learning_rate, seed=0)
-        return lambda: take(self.batch, when)
+        return lambda: take(self.batch, settings.learning_rate, 0)
 
     def _reading(self) -> Callable[[], object]:
         read = make_reader(self.network())

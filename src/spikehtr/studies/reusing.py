@@ -10,9 +10,8 @@ from pathlib import Path
 
 from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import read_json
+from spikehtr.files import read_json, write_json
 from spikehtr.studies.tasks import RESULT, STUDY, TASK, Task
-from spikehtr.training.records import write_json
 
 _LEFT = ("last.safetensors", "previous.safetensors", ".lock", "*.tmp")  # a finished run needs no checkpoints
 

@@ -45,7 +45,7 @@ def check_lines(tasks: Sequence[Task], say: Say) -> None:
 
     Where no line is marked as training, `say` is told how validation lines were chosen.
     """
-    from spikehtr.training.datasets import held_out, split_rows  # torch is loaded when there is work
+    from spikehtr.training.datasets import split_rows  # torch is loaded when there is work
 
     told: set[str] = set()
     waiting = [task for task in tasks if not task.finished]
@@ -53,8 +53,8 @@ def check_lines(tasks: Sequence[Task], say: Say) -> None:
     wanted = {(source, height, data.max_width, data.straighten): None for source, height, data in shapes}
     for source, height, width, straighten in wanted:
         store = open_lines([source], height, width, straighten=straighten)
-        remark = held_out(store)
-        if not len(split_rows(store)[1]) and not len(store.rows("test")):
+        _, validation, remark = split_rows(store)
+        if not len(validation) and not len(store.rows("test")):
             why = f" ({remark})" if remark else ""
             raise SpikeHTRError(f"{source} has no validation or test lines to judge a run by{why}: mark some as such")
         if remark and source not in told:

@@ -12,9 +12,8 @@ from spikehtr.config import Config
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.sets import short_names
 from spikehtr.evaluation.writing import make_folder
-from spikehtr.files import read_json
+from spikehtr.files import read_json, write_json
 from spikehtr.studies.plan import Study, Variant
-from spikehtr.training.records import write_json
 
 STUDY, TASK, RESULT, FAILED, LOG = "study.json", "task.json", "result.json", "error.txt", "run.log"
 STOPPED = 3  # exit code of a worker that was stopped and saved

@@ -24,7 +24,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.evaluating import evaluate_lines
 from spikehtr.evaluation.writing import write_evaluation
-from spikehtr.files import read_json
+from spikehtr.files import read_json, write_json
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.profiling.baseline_counts import count_baseline
 from spikehtr.profiling.counts import run as count_layers
@@ -35,10 +35,9 @@ from spikehtr.studies.tasks import LOG, RESULT, STOPPED, Task
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.datasets import split_rows
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.job import Job, carry_out
+from spikehtr.training.job import Job, run_job
 from spikehtr.training.log import read_log
 from spikehtr.training.loop import BEST, LogEntry
-from spikehtr.training.records import write_json
 from spikehtr.weights import Loaded, load_model
 
 _WORST = 5  # lines shown in each report: a study has many
@@ -90,7 +89,7 @@ def _train(task: Task, device: str, say: Callable[[str], None]) -> bool:
     job.claim_folder()
     fabric = make_fabric(device, 1, task.config.training.precision)
     fabric.launch()
-    outcome = carry_out(job, fabric, say, _teller(say))
+    outcome = run_job(job, fabric, say, _teller(say))
     if not outcome.finished:
         say(f"stopped at step {outcome.step}")
     return outcome.finished

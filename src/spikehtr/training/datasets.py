@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,33 +28,53 @@ class TrainingSets:
     remarks: list[str] = field(default_factory=list)  # for the user, before training starts
 
 
-def split_rows(store: LineStore) -> tuple[Indices, Indices]:
-    """Rows to train on and to validate with: as they are marked. A set of several in which nothing is marked is
-    trained on. Where no line is marked as training, those that are not marked at all are trained on, some of them held
-    out to validate if none is marked for that and they are enough. What a model read is no line to validate with."""
+class RowSplit(NamedTuple):
+    """Rows of a store to train on and to validate with."""
+
+    train: Indices
+    validation: Indices
+    remark: str  # where the choice was ours, or could not be made; else nothing
+
+
+def split_rows(store: LineStore) -> RowSplit:
+    """Rows as they are marked. A set of several in which nothing is marked is trained on. Where no line is marked as
+    training, those that are not marked at all are trained on, some of them held out to validate if none is marked for
+    that and they are enough. What a model read is no line to validate with."""
     train, validation = store.rows("train"), _by_persons(store, store.rows("validation"))
+    unmarked, total = store.unmarked(), len(store)
     if len(train):
-        return np.sort(np.concatenate([train, _plain_sets(store)])), validation
-    unmarked = store.unmarked()
-    if len(store) and not len(unmarked):
-        raise SpikeHTRError(f"all {len(store)} lines are marked as validation or test: mark some as train")
+        plain, remarks = _plain_sets(store), []
+        if len(plain):
+            names = ", ".join(sorted(set(store.sets()[plain])))
+            remarks.append(f"nothing is marked in {names}: all {len(plain)} lines are trained on")
+        if len(unmarked) > len(plain):
+            remarks.append(f"{len(unmarked) - len(plain)} lines belong to no split and are left out")
+        if not len(validation):
+            remarks.append("no line is marked as validation: the last weights are kept, not the best")
+        return RowSplit(np.sort(np.concatenate([train, plain])), validation, "; ".join(remarks))
+    if total and not len(unmarked):
+        raise SpikeHTRError(f"all {total} lines are marked as validation or test: mark some as train")
+    remark = "no line is marked as training"
+    if len(unmarked) < total:
+        remark += f" and {total - len(unmarked)} as validation or test"
     if len(validation):
-        return unmarked, validation
+        return RowSplit(unmarked, validation, f"{remark}: the other {len(unmarked)} are trained on")
     candidates = _by_persons(store, unmarked)
-    every = _every(len(candidates))
-    held = candidates[every - 1 :: every] if every else candidates[:0]
-    return np.setdiff1d(unmarked, held), held
+    persons, count = len(candidates), len(unmarked)
+    if persons < HOLD_OUT_FROM:
+        few = "too few to hold any out to validate: no score will be given, and the last weights are kept"
+        which = ", " if persons == count else f"; the {persons} that are not a model's: "
+        return RowSplit(unmarked, candidates[:0], f"{remark}: all {count} are trained on{which}{few}" if count else "")
+    every = 5 if persons < _PLENTY else 10
+    held = candidates[every - 1 :: every]
+    which = f"{persons}" if persons == count else f"the {persons} that are not a model's"
+    rough = f" ({len(held)} lines: a rough guide)" if len(held) < _ROUGH else ""
+    remark += f": every {every}th of {which} is held out to validate{rough}"
+    return RowSplit(np.setdiff1d(unmarked, held), held, remark)
 
 
 def _by_persons(store: LineStore, rows: Indices) -> Indices:
     return rows[~store.machine[rows]]
-
-
-def _every(count: int) -> int:
-    """Which of so many lines are held out: every tenth, every fifth; 0 for none."""
-    if count < HOLD_OUT_FROM:
-        return 0
-    return 5 if count < _PLENTY else 10
 
 
 def _plain_sets(store: LineStore) -> Indices:
@@ -64,45 +84,6 @@ def _plain_sets(store: LineStore) -> Indices:
         return unmarked
     sets = store.sets()
     return unmarked[~np.isin(sets[unmarked], np.delete(sets, unmarked))]
-
-
-def held_out(store: LineStore) -> str:
-    """A remark, where which lines to train on or to validate with is of our choosing; else nothing."""
-    count, told = len(store.unmarked()), "no line is marked as training"
-    if len(store.rows("train")):
-        return "; ".join(_beside_marks(store, count))
-    if not count:
-        return ""
-    if count < len(store):
-        told += f" and {len(store) - count} as validation or test"
-    if len(_by_persons(store, store.rows("validation"))):
-        return f"{told}: the other {count} are trained on"
-    return f"{told}: {_choice(store, count)}"
-
-
-def _choice(store: LineStore, count: int) -> str:
-    persons = len(_by_persons(store, store.unmarked()))
-    which = f"{persons}" if persons == count else f"the {persons} that are not a model's"
-    every = _every(persons)
-    if not every:
-        few = "too few to hold any out to validate: no score will be given, and the last weights are kept"
-        return (
-            f"all {count} are trained on, {few}" if persons == count else f"all {count} are trained on; {which}: {few}"
-        )
-    rough = f" ({persons // every} lines: a rough guide)" if persons // every < _ROUGH else ""
-    return f"every {every}th of {which} is held out to validate{rough}"
-
-
-def _beside_marks(store: LineStore, unmarked: int) -> Iterator[str]:
-    """What becomes of lines that are not marked, and of a choice that cannot be made, where some are for training."""
-    plain = _plain_sets(store)
-    if len(plain):
-        names = ", ".join(sorted(set(store.sets()[plain])))
-        yield f"nothing is marked in {names}: all {len(plain)} lines are trained on"
-    if unmarked > len(plain):
-        yield f"{unmarked - len(plain)} lines belong to no split and are left out"
-    if not len(_by_persons(store, store.rows("validation"))):
-        yield "no line is marked as validation: the last weights are kept, not the best"
 
 
 def training_sets(
@@ -117,8 +98,8 @@ def training_sets(
     Validation lines with characters that the new model cannot write are an error unless `allow_unknown`: each such
     character would count as wrong whatever the model learns.
     """
-    train, validation = split_rows(store)
-    remarks = [remark] if (remark := held_out(store)) else []
+    train, validation, remark = split_rows(store)
+    remarks = [remark] if remark else []
     if number := int(store.machine[store.rows("validation")].sum()):
         which = "1 line marked as validation is as the model read it"
         which = which if number == 1 else f"{number} lines marked as validation are as the model read them"

@@ -82,7 +82,7 @@ def lost_process(error: BaseException) -> str | None:
     return reason_of(error) if is_lost else None
 
 
-def part() -> None:
+def close_process_group() -> None:
     """End the connection of several processes. Left to the interpreter's own end, gloo's threads may abort it there."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

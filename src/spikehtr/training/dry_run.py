@@ -1,4 +1,4 @@
-"""Whether a training would stop at its data, found out by what a training does."""
+"""Whether a training would stop at its data, found out by running its preparation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from spikehtr.data.samples import ImportReport, Severity
 from spikehtr.errors import SpikeHTRError
 from spikehtr.text import normalise, show
 from spikehtr.training.datasets import TrainingSets
-from spikehtr.training.job import Job, open_data, prepare, share_out
+from spikehtr.training.job import Job, open_data, prepare_job, split_lines
 from spikehtr.weights import Loaded
 
 
-def what_stops(
+def reason_to_stop(
     job: Job, model: Loaded | None, report: ImportReport, progress: Callable[[int], None] | None = None
 ) -> str | None:
     """Why `train` would stop at the job's data, in its own words; None if it would not. `model`: what it starts from.
@@ -22,9 +22,9 @@ def what_stops(
     that the model would not know.
     """
     try:
-        store = open_data(job, progress, _nobody)
-        _list_unknown(share_out(replace(job, allow_unknown=True), store, model), report, job.allow_unknown)
-        sets = prepare(job, store, model, _nobody).sets
+        store = open_data(job, progress, _ignore)
+        _list_unknown(split_lines(replace(job, allow_unknown=True), store, model), report, job.allow_unknown)
+        sets = prepare_job(job, store, model, _ignore).sets
         for row in (*sets.train.rows, *sets.validation.rows):
             store.line(int(row))  # a damaged one is met on the way
     except SpikeHTRError as error:
@@ -32,8 +32,8 @@ def what_stops(
     return None
 
 
-def _nobody(_: str) -> None:
-    """Hears the remarks of a training that is not to be."""
+def _ignore(_: str) -> None:
+    """Takes the remarks of a training that is not started."""
 
 
 def _list_unknown(sets: TrainingSets, report: ImportReport, allowed: bool) -> None:

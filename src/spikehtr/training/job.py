@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -18,7 +17,7 @@ from spikehtr.data.compiling import open_lines
 from spikehtr.data.formats import locate
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import read_json
+from spikehtr.files import make_folder, read_json, write_json
 from spikehtr.training import verdict
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.datasets import TrainingSets, training_sets
@@ -27,7 +26,7 @@ from spikehtr.training.finetune import Handover, Mode, starting_weights
 from spikehtr.training.log import Log
 from spikehtr.training.loop import BEST, LogCallback, LogEntry, TrainingRun
 from spikehtr.training.monitoring import ProgressCallback
-from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment, write_json
+from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment
 from spikehtr.training.teacher import Teacher, load_teacher
 from spikehtr.weights import BUNDLED, Loaded, load_model, update_notes
 
@@ -83,12 +82,7 @@ class Job:
             raise SpikeHTRError(
                 f"{self.folder} holds a run already: add --resume to go on with it, or name another folder"
             )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder):
-                pass
-        except OSError as error:
-            raise SpikeHTRError(f"{self.folder}: cannot be written ({error.strerror}); name another folder") from None
+        make_folder(self.folder)
 
 
 def _from_anywhere(model: Path) -> Path:
@@ -122,15 +116,15 @@ def open_data(job: Job, reading: Callable[[int], None] | None, say: Callable[[st
     return open_lines(job.data, model.height, data.max_width, reading, say, data.straighten, job.machine_lines)
 
 
-def share_out(job: Job, store: LineStore, model: Loaded | None) -> TrainingSets:
+def split_lines(job: Job, store: LineStore, model: Loaded | None) -> TrainingSets:
     return training_sets(store, job.config, model.charset if model else None, job.charset, job.allow_unknown)
 
 
-def prepare(
+def prepare_job(
     job: Job, store: LineStore, model: Loaded | None, say: Callable[[str], None], left_out: Sequence[str] = ()
 ) -> Ready:
     """Everything that data may stop a run for: `data check` calls this as well, and so finds the same."""
-    sets = share_out(job, store, model)
+    sets = split_lines(job, store, model)
     sets.remarks[:0] = left_out
     for remark in sets.remarks:
         say(remark)
@@ -140,7 +134,7 @@ def prepare(
     return Ready(sets, start, load_teacher(job.teacher, job.config, sets.train.charset) if job.teacher else None)
 
 
-def carry_out(
+def run_job(
     job: Job,
     fabric: Fabric,
     say: Callable[[str], None],
@@ -159,7 +153,7 @@ def carry_out(
     with fabric.rank_zero_first():  # one process fills the cache, the others find it
         left_out: list[str] = []
         store = open_data(job, reading, left_out.append)
-    sets, start, teacher = prepare(job, store, model, say, left_out)
+    sets, start, teacher = prepare_job(job, store, model, say, left_out)
     data = data_record(store, sets)
     run = TrainingRun(
         config,
@@ -181,7 +175,7 @@ def carry_out(
     environment = run_environment(str(fabric.device), config.training.seed)
     if job.resume and read_json(job.folder / JOB) == job.notes():  # how it was begun says more than that it goes on
         environment |= {"command": (read_json(job.folder / ENVIRONMENT) or environment)["command"]}
-    if run.leads:
+    if run.is_main:
         config.save(job.folder / SETTINGS)
         write_json(job.folder / JOB, job.notes())
         write_json(job.folder / DATA, data)
@@ -189,24 +183,26 @@ def carry_out(
     with stop_on_interrupt(run):
         if model and run.step == 0:
             keep = _same_aim(job, model.config)
-            if (before := run.judge_start(keep)) is not None:
+            if (before := run.validate_start(keep)) is not None:
                 say(f"before the first step: validation CER {before:.2%}")
-                if keep and run.leads:  # these weights are calibrated; few lines may not be enough to do it anew
+                if keep and run.is_main:  # these weights are calibrated; few lines may not be enough to do it anew
                     known = {name: note for name, note in model.notes.items() if name in ("temperature", "calibration")}
                     update_notes(job.folder / BEST, known)
-        log = Log(run.folder, run.step) if run.leads else None
-        try:
-            run.fit(job.save_every, _with_log(log, tell))
-        finally:
-            if log is not None:
-                log.close()
+        with closing(Log(run.folder, run.step)) if run.is_main else nullcontext() as log:
+            listeners = [listener for listener in (log, tell) if listener is not None]
+
+            def tell_all(entry: LogEntry) -> None:
+                for listener in listeners:
+                    listener(entry)
+
+            run.fit(job.save_every, tell_all)
     cer = None if math.isinf(run.best) else run.best
     report = None
-    if run.finished and run.leads:
+    if run.finished and run.is_main:
         from spikehtr.training.run_page import finish  # and matplotlib with it, which takes a second to load
 
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
-    if run.finished and run.leads and start:
+    if run.finished and run.is_main and start:
         _say_what_came_of_it(run, sets, start, say)
     fabric.barrier()
     return Outcome(run.finished, run.step, cer, report)
@@ -220,7 +216,7 @@ def _say_what_came_of_it(run: TrainingRun, sets: TrainingSets, start: Handover, 
         before = verdict.read_start(start.weights, config, lines, device)
         after = verdict.read(best.net, config, lines, device)
         say(verdict.learned(len(sets.train), verdict.error_rate(before), verdict.error_rate(after)))
-    elif best.notes["step"] == 0:  # the start, kept by `judge_start`
+    elif best.notes["step"] == 0:  # the start, kept by `validate_start`
         readings = verdict.read(best.net, config, verdict.sample(sets.validation), device)
         say(verdict.Setback(len(sets.train), run.step, readings).message(BEST))
 
@@ -240,16 +236,6 @@ def _opening(run: TrainingRun, sets: TrainingSets) -> str:
     return f"{sizes}, {len(sets.train.charset) - 1} characters; step {run.step} {limit} on {run.device}{world}"
 
 
-def _with_log(log: Log | None, tell: LogCallback | None) -> LogCallback:
-    def both(told: LogEntry) -> None:
-        if log is not None:
-            log(told)
-        if tell is not None:
-            tell(told)
-
-    return both
-
-
 @contextmanager
 def stop_on_interrupt(run: TrainingRun) -> Iterator[None]:
     """Ctrl-C, or a batch system's SIGTERM, ends the run after the step under way, saved; a second one at once."""
@@ -260,7 +246,7 @@ def stop_on_interrupt(run: TrainingRun) -> Iterator[None]:
     def stop(*_: object) -> None:
         run.stopping = True
         restore()
-        if run.leads:
+        if run.is_main:
             with suppress(OSError, RuntimeError):  # what reads it may be gone; it may be writing just now
                 print("\nstopping after the step or validation under way; once more stops at once", file=sys.stderr)
 

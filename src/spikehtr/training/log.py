@@ -7,25 +7,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pyarrow.csv import ParseOptions, read_csv
+
 from spikehtr.files import whole_file
-from spikehtr.training.monitoring import LogEntry
+from spikehtr.training.monitoring import MEASURED, LogEntry
 
 CSV, TENSORBOARD = "log.csv", "tensorboard"
-FIELDS = (
-    "step",
-    "epoch",
-    "seconds",
-    "learning_rate",
-    "loss",
-    "ctc",
-    "aux",
-    "kl",
-    "teacher",
-    "keep_ratio",
-    "gradient",
-    "lines_per_second",
-    "validation_cer",
-)
+FIELDS = ("step", "epoch", "seconds", "learning_rate", *MEASURED, "lines_per_second", "validation_cer")
 
 
 class Log:
@@ -45,7 +33,9 @@ class Log:
             self._board = TensorBoardLogger(folder, name=TENSORBOARD, version="", purge_step=step + 1)
 
     def __call__(self, told: LogEntry) -> None:
-        row = row_of(told)
+        about = {"step": told.step, "epoch": told.epoch, "seconds": round(told.seconds, 2)}
+        speed = {"learning_rate": told.learning_rate, "lines_per_second": round(told.lines_per_second, 1)}
+        row = about | speed | told.values | {"validation_cer": told.cer}
         with self.path.open("a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, FIELDS).writerow(row)
         if self._board is not None:
@@ -59,24 +49,10 @@ class Log:
             self._board.finalize("success")
 
 
-def row_of(told: LogEntry) -> dict[str, Any]:
-    about = {"step": told.step, "epoch": told.epoch, "seconds": round(told.seconds, 2)}
-    speed = {"learning_rate": told.learning_rate, "lines_per_second": round(told.lines_per_second, 1)}
-    row = about | speed | told.values | {"validation_cer": told.cer}
-    return {name: row[name] for name in FIELDS}
-
-
 def read_log(folder: Path) -> list[dict[str, Any]]:
     """The rows of a run's log, numbers as numbers, None where a cell is empty; no log, no rows."""
-    path = folder / CSV
-    if not path.is_file():
+    if not (folder / CSV).is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if None not in row.values()]  # a row cut short by a kill
-    return [{name: _number(name, cell) for name, cell in row.items()} for row in rows]
-
-
-def _number(name: str, cell: str) -> float | int | None:
-    if not cell:
-        return None
-    return int(cell) if name in ("step", "epoch") else float(cell)
+    whole_rows = ParseOptions(invalid_row_handler=lambda _: "skip")  # without one cut short by a kill
+    rows: list[dict[str, Any]] = read_csv(folder / CSV, parse_options=whole_rows).to_pylist()
+    return rows

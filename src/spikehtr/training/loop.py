@@ -30,7 +30,6 @@ from spikehtr.training.fabric import Fabric
 from spikehtr.training.graphs import make_step
 from spikehtr.training.monitoring import LogCallback, LogEntry, Meter, ProgressCallback, TrainingError, validation_beat
 from spikehtr.training.optim import Schedule
-from spikehtr.training.step import Moment
 from spikehtr.training.teacher import Teacher
 from spikehtr.weights import save_model
 
@@ -74,9 +73,9 @@ class TrainingRun:
         self.net = build(config.model, len(train.charset))
         if start:
             self.net.load_state_dict(start)
-        self.take = make_step(config, self.net, self.fabric, teacher)
+        self.train_step = make_step(config, self.net, self.fabric, teacher)
         self.teacher = None if teacher is None else teacher.digest
-        self.optimizer, self.average = self.take.optimizer, self.take.average
+        self.optimizer, self.average = self.train_step.optimizer, self.train_step.average
         self.step, self.best = 0, math.inf
         self.seconds, self._since = 0.0, time.monotonic()  # of training, and when they were last counted
         self.stopping = False  # set it, from a signal handler say, to end `fit` after the step under way, saved
@@ -88,7 +87,7 @@ class TrainingRun:
         return self.fabric.device
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process is the one that writes files and speaks."""
         return bool(self.fabric.is_global_zero)
 
@@ -147,11 +146,11 @@ class TrainingRun:
             "teacher": self.teacher,
             "data": self._digest,
         }
-        if self.leads:
+        if self.is_main:
             save_checkpoint(self.folder, self.net, self.optimizer, self.average, state)
         self.fabric.barrier()
 
-    def judge_start(self, keep: bool) -> float | None:
+    def validate_start(self, keep: bool) -> float | None:
         """The validation CER of the weights a run begins with; kept as its best so far, if asked for."""
         cer = self._validate()
         if cer is not None and keep:
@@ -169,7 +168,7 @@ class TrainingRun:
                 meter.add(self._try(batch, indices), len(indices))
                 self.step += 1
                 self._agree()
-                if self.beat is not None and self.leads:
+                if self.beat is not None and self.is_main:
                     self.beat(meter.pulse(epoch))
                 if self.finished:
                     break
@@ -200,7 +199,7 @@ class TrainingRun:
         self.save()
 
     def _say(self, tell: LogCallback | None, told: LogEntry) -> None:
-        if tell is not None and self.leads:
+        if tell is not None and self.is_main:
             tell(told)
 
     def _batches(self, epoch: int) -> Iterator[tuple[Batch, Indices]]:
@@ -223,7 +222,7 @@ class TrainingRun:
         before, self._since = self._since, time.monotonic()
         self.seconds, self._halt = self.seconds + self._since - before, self.stopping
         if self.fabric.world_size > 1:
-            mine = torch.tensor([self.seconds if self.leads else 0.0, float(self.stopping)], device=self.device)
+            mine = torch.tensor([self.seconds if self.is_main else 0.0, float(self.stopping)], device=self.device)
             agreed = self.fabric.all_reduce(mine, reduce_op="sum")
             assert isinstance(agreed, Tensor)
             self.seconds, self._halt = float(agreed[0]), bool(agreed[1] > 0)
@@ -247,7 +246,7 @@ class TrainingRun:
         settings = self.config.training
         rate = self.schedule.rate(self.step, self.progress)
         seed = settings.seed * _SEED_STRIDE + self.step + self.fabric.global_rank * _RANK_STRIDE
-        return self.take(batch, Moment(rate, seed), indices)
+        return self.train_step(batch, rate, seed, indices)
 
     def _validate(self) -> float | None:
         """CER of the averaged weights; each device reads its share of the lines."""
@@ -280,7 +279,7 @@ class TrainingRun:
         return net
 
     def _save_model(self, cer: float | None, epochs: int) -> None:
-        if not self.leads:
+        if not self.is_main:
             return
         made = {"step": self.step, "epochs": epochs, "seed": self.config.training.seed, "validation_cer": cer}
         made["minutes"] = round(self.seconds / 60, 2)

@@ -60,10 +60,7 @@ def symmetric_kl(
     log_p = (at_least_fp32(main) / temperature).log_softmax(-1)
     log_q = (at_least_fp32(aux) / temperature).log_softmax(-1)
     skl = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2  # [B, L]
-    mask = valid_mask(lengths, skl.shape[1])
-    if part is None:
-        return (skl * mask).sum() / mask.sum()
-    return (skl * mask * part.own[:, None]).sum() / part.frames
+    return _mean_over_frames(skl, lengths, part)
 
 
 def distillation(logits: Tensor, lengths: Tensor, wanted: Tensor, part: Share | None = None) -> Tensor:
@@ -73,10 +70,15 @@ def distillation(logits: Tensor, lengths: Tensor, wanted: Tensor, part: Share | 
     """
     log_p = at_least_fp32(logits).log_softmax(-1)
     kl: Tensor = (torch.special.xlogy(wanted, wanted) - wanted * log_p).sum(-1)  # [B, L]
-    mask = valid_mask(lengths, kl.shape[1])
+    return _mean_over_frames(kl, lengths, part)
+
+
+def _mean_over_frames(values: Tensor, lengths: Tensor, part: Share | None) -> Tensor:
+    """The mean of values [B, L] over valid frames; of a shared batch, this device's part of it."""
+    mask = valid_mask(lengths, values.shape[1])
     if part is None:
-        return (kl * mask).sum() / mask.sum()
-    return (kl * mask * part.own[:, None]).sum() / part.frames
+        return (values * mask).sum() / mask.sum()
+    return (values * mask * part.own[:, None]).sum() / part.frames
 
 
 def bypass_penalty(net: nn.Module) -> Tensor:

@@ -107,7 +107,7 @@ class Meter:
 def validation_beat(run: TrainingRun, lines: int) -> Callable[[int], None] | None:
     """To be called with the number of lines read so far, where somebody wants to know."""
     beat, began = run.beat, time.monotonic()
-    if beat is None or not run.leads:
+    if beat is None or not run.is_main:
         return None
     epoch = -(-run.step // run.epoch_length)
 
@@ -123,7 +123,7 @@ def not_finite(run: TrainingRun, step: int) -> TrainingError:
     epoch, place = divmod(step, run.epoch_length)
     rows = [int(run.train.rows[i]) for i in run.plan(epoch)[place]]
     records = [run.train.store.record(row) for row in rows]
-    if run.leads:
+    if run.is_main:
         with whole_file(run.folder / BAD_LINES) as temporary:
             lines = (f"{record['id']}\t{record['origin']}\t{record['text']}\n" for record in records)
             temporary.write_text("".join(lines), encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import textwrap
@@ -46,11 +45,6 @@ def provenance(data: dict[str, Any], start: Path | None) -> dict[str, Any]:
     kept["sources"] = [Path(str(source)).name for source in kept["sources"]]  # names, not the maker's folders
     program = {"code_version": __version__, "code_digest": code_digest()}
     return {"data": kept, **program, "started_from": start.name if start else None}
-
-
-def write_json(path: Path, values: dict[str, Any]) -> None:
-    with whole_file(path) as temporary:
-        temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 LICENCE = "The licence of the data it was trained on may bind its use: add it here before you publish the model.\n"

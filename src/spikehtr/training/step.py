@@ -25,13 +25,6 @@ from spikehtr.training.optim import WeightAverage, make_optimizer
 from spikehtr.training.teacher import Teacher
 
 
-class Moment(NamedTuple):
-    """All that a step depends on beside the weights and the batch."""
-
-    rate: float  # learning rate
-    seed: int  # of everything random in the step
-
-
 class Prepared(NamedTuple):
     """What the network and the losses are given of a batch, on the device."""
 
@@ -75,16 +68,17 @@ class TrainStep:
     def device(self) -> torch.device:
         return self.fabric.device
 
-    def __call__(self, batch: Batch, moment: Moment, indices: Indices | None = None) -> Tensor:
-        """The numbers of MEASURED, not yet read back from the device.
+    def __call__(self, batch: Batch, rate: float, seed: int, indices: Indices | None = None) -> Tensor:
+        """One step at this learning rate; `seed`: of everything random in it. The numbers of MEASURED, still on the
+        device.
 
         `indices`: those of the whole batch, where several devices share it.
         """
         self.net.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = moment.rate
-        numbers = self.learn(batch, moment.seed, indices)
-        norm = self.apply(moment.rate)
+            group["lr"] = rate
+        numbers = self.learn(batch, seed, indices)
+        norm = self.apply(rate)
         self.average.update(self.net)
         return torch.cat([numbers, norm.float()[None]])
 

@@ -66,30 +66,23 @@ class Setback:
         """The likely causes, and what to do about each."""
         found = []
         if self.trained_on < _FEW_LINES:
-            found.append(
-                (f"{_lines(self.trained_on)} to learn from are few", f"add or correct more, up to {_FEW_LINES} or so")
-            )
+            cause = f"{_lines(self.trained_on)} to learn from are few"
+            found.append((cause, f"add or correct more, up to {_FEW_LINES} or so"))
         if self.steps < _FEW_STEPS:
-            remedy = "train longer (-s training.epochs=N, or --max-minutes), or in smaller batches"
-            found.append(
-                (
-                    "1 step is little" if self.steps == 1 else f"{self.steps} steps are few",
-                    f"{remedy} (-s training.batch_size=4)",
-                )
-            )
+            cause = "1 step is little" if self.steps == 1 else f"{self.steps} steps are few"
+            longer = "train longer (-s training.epochs=N, or --max-minutes)"
+            found.append((cause, f"{longer}, or in smaller batches (-s training.batch_size=4)"))
         errors, matters = _count_conventions(self.readings)
         if errors and 2 * matters >= errors:
             cause = f"{matters} of the start's {errors} errors on them are matters of convention"
             cause += " (punctuation, spaces, capitals, accents, u and v): the transcripts disagree with its rules"
-            found.append(
-                (cause, "look whether they follow one rule throughout (validation/report.html), and mend them")
-            )
+            rule = "look whether they follow one rule throughout (validation/report.html), and mend them"
+            found.append((cause, rule))
         if len(self.readings) < _FEW_TO_JUDGE:
             cause = f"{_lines(len(self.readings))} to validate on decide little"
             found.append((cause, "mark more as validation (a folder of that name)"))
-        return found or [
-            ("what is learned here drives out what it knew", "a lower rate: -s training.learning_rate=1e-4")
-        ]
+        lower = ("what is learned here drives out what it knew", "a lower rate: -s training.learning_rate=1e-4")
+        return found or [lower]
 
     def message(self, kept: str) -> str:
         said = f"no epoch was better than the start, so {kept} is the start."

@@ -98,7 +98,11 @@ def test_a_list_of_a_million_lines_is_streamed(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "counts"),
-    [("iam", (6482, 976, 2915)), ("lam", (19830, 2470, 3523)), ("read2016", (8349, 1040, 1138))],
+    [
+        ("iam", (6482, 976, 2915)),
+        pytest.param("lam", (19830, 2470, 3523), marks=pytest.mark.slow),
+        pytest.param("read2016", (8349, 1040, 1138), marks=pytest.mark.slow),
+    ],
 )
 def test_the_papers_lists_give_the_papers_counts(tmp_path, name, counts):
     lists = real(f"splits/{name}")

@@ -24,7 +24,7 @@ from spikehtr.data.samples import MACHINE, WORDS_ONLY, ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 from spikehtr.results.xml_text import clean
-from spikehtr.training.dry_run import what_stops
+from spikehtr.training.dry_run import reason_to_stop
 from spikehtr.training.job import Job
 
 Patch = pytest.MonkeyPatch
@@ -248,7 +248,7 @@ def test_a_check_counts_them_and_where_none_is_left_that_is_an_error(tmp_path: P
     with pytest.raises(SpikeHTRError) as stopped:
         compile_store([folder], tmp_path / "s.arrow")
     assert "all 3 lines are as the model read them, so that none is left: correct some" in str(stopped.value)
-    assert what_stops(Job(Config(), [folder], tmp_path), None, report) == str(stopped.value)
+    assert reason_to_stop(Job(Config(), [folder], tmp_path), None, report) == str(stopped.value)
     assert check_data([folder], Config(), machine_lines=True).report.used == 3
 
 

@@ -1,6 +1,6 @@
 from formats_help import draw, gather, page_line, page_xml, write
 
-from spikehtr.data.formats import read2016
+from spikehtr.data.formats import page_xml as reader
 
 
 def make(root, part, images, pages, name):
@@ -13,8 +13,8 @@ def test_the_archives_as_they_unpack(tmp_path):
     make(root, "PublicData/Training", "Images", "page", "Seite0001")
     make(root, "PublicData/Validation", "Images/Images", "page/page", "Seite0002")
     make(root, "Test-ICFHR-2016", "", "page", "Seite0003")
-    assert read2016.recognises(root)
-    samples, report = gather(read2016.read, root)
+    assert reader.recognises_read2016(root)
+    samples, report = gather(reader.read, root)
     assert {sample.id: (sample.split, sample.document) for sample in samples} == {
         "Seite0001/l1": ("train", "Seite0001"),
         "Seite0002/l1": ("validation", "Seite0002"),
@@ -25,10 +25,10 @@ def test_the_archives_as_they_unpack(tmp_path):
 
 def test_the_nearest_folder_gives_the_split(tmp_path):
     make(tmp_path, "Train-And-Val-ICFHR-2016/PublicData/Validation", "Images", "page", "a")
-    samples, _ = gather(read2016.read, tmp_path)
+    samples, _ = gather(reader.read, tmp_path)
     assert [sample.split for sample in samples] == ["validation"]
 
 
 def test_page_files_outside_such_folders_are_not_taken_for_it(tmp_path):
     make(tmp_path, "letters", "Images", "page", "a")
-    assert not read2016.recognises(tmp_path)
+    assert not reader.recognises_read2016(tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pytest
 from formats_help import gather, real
 from numpy.typing import NDArray
 from PIL import Image
@@ -71,6 +72,7 @@ def likeness(ours: NDArray[np.uint8], other: Image.Image) -> float:
     return float(cv2.matchTemplate(theirs, inner, cv2.TM_CCOEFF_NORMED).max())
 
 
+@pytest.mark.slow  # that they can be cut: above
 def test_lines_cut_from_the_pages_agree_with_those_cut_from_the_scans():
     found = np.array([likeness(*pair) for lines in pairs() for pair in lines])
     share = np.mean(found >= 0.85)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from spikehtr.data.formats import alto_xml, folder, iam, lam, ln, page_xml, parquet, read2016
+from spikehtr.data.formats import alto_xml, folder, iam, lam, ln, page_xml, parquet
 from spikehtr.data.samples import MACHINE, ImportReport, Sample
 from spikehtr.errors import SpikeHTRError
 
@@ -38,7 +38,7 @@ _READERS = {
     "iam": SourceFormat(iam.LOOKS_FOR, iam.recognises, iam.read),
     "lam": SourceFormat(lam.LOOKS_FOR, lam.recognises, lam.read),
     "ln": SourceFormat(ln.LOOKS_FOR, ln.recognises, ln.read),
-    "read2016": SourceFormat(read2016.LOOKS_FOR, read2016.recognises, read2016.read),
+    "read2016": SourceFormat(page_xml.LOOKS_FOR_READ2016, page_xml.recognises_read2016, page_xml.read),
     "page": SourceFormat(page_xml.LOOKS_FOR, page_xml.recognises, page_xml.read),
     "alto": SourceFormat(alto_xml.LOOKS_FOR, alto_xml.recognises, alto_xml.read),
     "folder": SourceFormat(folder.LOOKS_FOR, folder.recognises, folder.read),

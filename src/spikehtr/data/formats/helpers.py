@@ -10,11 +10,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path, PurePath
 
-from PIL import Image, UnidentifiedImageError
-
-from spikehtr.data.images import ImageError, orientation, quietly
-from spikehtr.data.samples import NO_TEXT, ImportReport, Split, split_named
-from spikehtr.text import normalise
+from spikehtr.data.samples import ImportReport, Split, has_text, split_named
 
 IMAGE_SUFFIXES = frozenset(
     {".png", ".jpg", ".jpeg", ".jp2", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".pgm", ".ppm", ".pbm", ".pnm"}
@@ -116,31 +112,8 @@ class UniqueNames:
         return True
 
 
-def has_text(text: str, where: object, report: ImportReport) -> bool:
-    """Whether anything is left of a transcript once it is normalised; if not, that is reported."""
-    if normalise(text):
-        return True
-    message = "the line has no transcript" if not text.strip() else f"nothing is left of {text[:40]!r} when normalised"
-    report.add(NO_TEXT, where, message, "transcribe the line, or take it out of the data", "warning")
-    return False
-
-
 def image_missing(where: object, message: str, report: ImportReport, remedy: str = "") -> None:
     report.add("image missing", where, message, remedy or "put the image there, or take the entry out of the list")
-
-
-def image_size(path: Path) -> tuple[int, int]:
-    """Width and height from an image file's header, as it stands upright; what has none is an ImageError."""
-    try:
-        with quietly():
-            image = Image.open(path)
-        with image:
-            width, height = image.size
-            return (width, height) if orientation(image) < 5 else (height, width)
-    except UnidentifiedImageError:
-        raise ImageError("not an image that Pillow can read") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ImageError(f"damaged image ({error})") from None
 
 
 def read_transcript(path: Path, report: ImportReport) -> str | None:

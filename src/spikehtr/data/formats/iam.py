@@ -12,10 +12,10 @@ from html import unescape
 from pathlib import Path
 
 from spikehtr.data.formats import xml
-from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, has_text, image_missing, rows, walk
+from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, image_missing, rows, walk
 from spikehtr.data.formats.iam_splits import form_of, read_splits
 from spikehtr.data.formats.outlines import Box, bounds
-from spikehtr.data.samples import ImportReport, Sample
+from spikehtr.data.samples import ImportReport, Sample, has_text
 
 LOOKS_FOR = "lines/ or forms/ with lines.txt (also in ascii/) or xml/"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spikehtr.data.formats.helpers import UniqueNames, decode, has_text, image_missing
-from spikehtr.data.samples import ImportReport, Sample, split_named
+from spikehtr.data.formats.helpers import UniqueNames, decode, image_missing
+from spikehtr.data.samples import ImportReport, Sample, has_text, split_named
 
 LOOKS_FOR = "lines/img and lines/split/basic/train.json, val.json, test.json"
 USUAL = "basic"  # the split that papers report on; the others leave decades out
@@ -71,18 +71,15 @@ def _read_split(file: Path, images: Path, names: UniqueNames, report: ImportRepo
 
 def _entries(file: Path, report: ImportReport) -> list[Any]:
     try:
-        text = decode(file.read_bytes(), file, report)
+        if (text := decode(file.read_bytes(), file, report)) is None:
+            return []
+        entries: Any = json.loads(text)
     except OSError as error:
         report.add("unreadable file", file, f"cannot be read ({error.strerror})", "make the file readable")
-        return []
-    if text is None:
-        return []
-    try:
-        entries = json.loads(text)
     except (ValueError, RecursionError) as error:
         report.add("broken JSON", file, f"cannot be read ({error})", "mend the file, or unpack the archive again")
-        return []
-    if not isinstance(entries, list):
+    else:
+        if isinstance(entries, list):
+            return entries
         report.add("broken JSON", file, "not a list of entries", "unpack the archive again")
-        return []
-    return entries
+    return []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from spikehtr.data.formats import xml, xml_pages
 from spikehtr.data.formats.frames import frame_of
+from spikehtr.data.formats.helpers import split_of, walk
 from spikehtr.data.formats.machine import by_in_page, digest
 from spikehtr.data.formats.outlines import Box, LineOutline, Points, bounds, parse_points
 from spikehtr.data.formats.reading_order import in_reading_order
@@ -14,10 +16,21 @@ from spikehtr.data.formats.xml_pages import PageFile, PageLine
 from spikehtr.data.samples import ImportReport, Sample
 
 LOOKS_FOR = "PAGE XML files (root element PcGts) with their page images"
+LOOKS_FOR_READ2016 = "folders Training, Validation or Test with PAGE XML in page/ (the ICFHR 2016 archives)"
 
 
 def recognises(path: Path) -> bool:
     return xml_pages.recognises(path, "PcGts")
+
+
+def recognises_read2016(path: Path) -> bool:
+    """The archives of the ICFHR 2016 competition, unpacked: `PublicData/Training`, `PublicData/Validation` and
+    `Test-ICFHR-2016`, each with PAGE XML in `page` (in some copies `page/page`) and images in `Images` (or doubled, or
+    beside `page`). The part's name gives the split, as it does elsewhere."""
+    return path.is_dir() and any(
+        file.parent.name.lower() == "page" and split_of(file, path) and xml.sniff(file) == "PcGts"
+        for file in islice(walk(path, xml_pages.XML), 50)
+    )
 
 
 def read(path: Path, report: ImportReport) -> Iterator[Sample]:

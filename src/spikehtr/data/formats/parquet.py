@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spikehtr.data.formats.helpers import UniqueNames, decode, has_text, image_missing, split_of, walk
-from spikehtr.data.samples import ImportReport, Sample, Split, split_named
+from spikehtr.data.formats.helpers import UniqueNames, decode, image_missing, split_of, walk
+from spikehtr.data.samples import ImportReport, Sample, Split, has_text, split_named
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,17 +19,15 @@ from spikehtr.data.formats.helpers import (
     IMAGE_SUFFIXES,
     UniqueNames,
     document_of,
-    has_text,
     image_missing,
-    image_size,
     page_name,
     split_of,
     walk,
 )
 from spikehtr.data.formats.machine import By, ReadLists
 from spikehtr.data.formats.outlines import LineOutline, band_height, bounds, usable
-from spikehtr.data.images import ImageError, frame_size
-from spikehtr.data.samples import WORDS_ONLY, ImportReport, Sample, Severity
+from spikehtr.data.images import ImageError, image_size
+from spikehtr.data.samples import WORDS_ONLY, ImportReport, Sample, Severity, has_text
 
 XML = frozenset({".xml"})
 _IMAGE_FOLDERS = ("images", "Images", "image", "img", "imgs", "jpg")
@@ -169,7 +167,7 @@ def pixel_scale(
     `frame`: which page of an image file of several, from 1.
     """
     try:
-        width, height = image_size(image) if frame is None else frame_size(image, frame)
+        width, height = image_size(image, frame)
     except ImageError as error:
         message = f"the image {image.name!r} of its {len(page.lines)} lines cannot be used: {error}"
         report.add("unreadable image", file, message, "replace the image by a sound copy")
