@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import textwrap
 from itertools import pairwise
 from pathlib import Path
 
@@ -101,3 +102,9 @@ def test_no_page_is_a_diary(page):
     """Pages say what is; when and by which commit something was measured is for the history to say."""
     text = without_code(page.read_text(encoding="utf-8"))
     assert re.findall(r"\bcommits? `?[0-9a-f]{7,}|(?<!PAGE )\b20\d\d-[01]\d-[0-3]\d\b", text) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_code_is_python(page):
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+        compile(textwrap.dedent(code) if not code.startswith('    "') else f"{{\n{code}}}", str(page), "exec")

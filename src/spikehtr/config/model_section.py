@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 BelowOne = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -16,10 +16,30 @@ OpenFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=1)]
-Block = Literal["LA", "QK", "LK"]
 Burst = Annotated[int, Field(ge=1, le=8)]
 Neurons = Literal["all", "read"]
 Stride = Annotated[tuple[Literal[1, 2, 4], Literal[1, 2, 4]], Field(strict=False)]  # height, width
+
+TOKEN_OPERATORS = {  # of the mixer, by their letters: module and class, imported where a network is built
+    "LA": ("spikehtr.model.mixer", "LinearAttention"),
+    "QK": ("spikehtr.model.mixer", "QKMix"),
+    "LK": ("spikehtr.model.mixer", "LargeKernel"),
+}
+_LAYOUTS = ("auto", *(f"all-{letters}" for letters in TOKEN_OPERATORS))
+
+
+def _one_of(value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"must be one of {', '.join(choices)}")
+    return value
+
+
+Block = Annotated[
+    str,
+    AfterValidator(lambda value: _one_of(value, tuple(TOKEN_OPERATORS))),
+    WithJsonSchema({"enum": [*TOKEN_OPERATORS]}),
+]
+Layout = Annotated[str, AfterValidator(lambda value: _one_of(value, _LAYOUTS)), WithJsonSchema({"enum": [*_LAYOUTS]})]
 
 
 class Section(BaseModel):
@@ -181,7 +201,7 @@ class MixerConfig(Section):
 
     blocks: Annotated[tuple[Block, ...], Field(strict=False)] = ("LA", "QK", "QK", "LK", "LK", "LA")
     """Token operator of each block, in order."""
-    layout: Literal["auto", "all-LA", "all-QK", "all-LK"] = "auto"
+    layout: Layout = "auto"
     """`blocks` as they stand, or one operator in all of them."""
     heads: Count = 12
     """Heads of the token operators."""
@@ -207,18 +227,17 @@ class MixerConfig(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.blocks:
-            raise ValueError("blocks must name at least one of LA, QK, LK")
+            raise ValueError(f"blocks must name at least one of {', '.join(TOKEN_OPERATORS)}")
         if self.lk_kernel % 2 == 0:
             raise ValueError("lk_kernel must be odd")
         return self
 
     @property
-    def operators(self) -> tuple[Block, ...]:
-        """The token operator of each block, after `layout` has had its say."""
+    def operators(self) -> tuple[str, ...]:
+        """The letters of each block's token operator, after `layout` has had its say."""
         if self.layout == "auto":
             return self.blocks
-        only: dict[str, Block] = {"all-LA": "LA", "all-QK": "QK", "all-LK": "LK"}
-        return (only[self.layout],) * len(self.blocks)
+        return (self.layout.removeprefix("all-"),) * len(self.blocks)
 
 
 class BaselineConfig(Section):

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spikehtr.errors import SpikeHTRError
 from spikehtr.export.nir_builder import NirBuilder
 from spikehtr.model.encoder import ConvMix2d, DualResolutionFusion, Encoder, HeightPool, SpikingConv2d, Stage
 from spikehtr.model.lif import MultiStepLIF
@@ -225,7 +226,8 @@ def _operator(plan: NirBuilder, name: str, operator: Branch, x: str, length: int
         y = plan.host(f"{name}.passed", "pass_keys", [qk], dim, heads=operator.heads)
         y = plan.part(y, (f"{name}.out.linear", plan.linear(operator.out.linear)))
         return plan.host(f"{name}.scaled", "scale_by_sigmoid", [y, gate], dim)
-    assert isinstance(operator, LargeKernel)
+    if not isinstance(operator, LargeKernel):
+        raise SpikeHTRError(f"{name} is a {type(operator).__name__}, which the NIR export cannot describe yet")
     uvg = plan.part(x, (f"{name}.inp", plan.linear(operator.inp)))
     wide = (plan.shapes[uvg][0] // 3,)
     u, v, g = (plan.host(f"{name}.{key}", "third", [uvg], wide, number=i) for i, key in enumerate("uvg"))

@@ -9,13 +9,14 @@ holds two neurons, one on its features and one on its output, so a block adds wh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from importlib import import_module
 
 import torch
 from torch import Tensor, nn
 
 from spikehtr import ops
 from spikehtr.config import ModelConfig
+from spikehtr.config.model_section import TOKEN_OPERATORS
 from spikehtr.model.lif import Nonlinearity, make_neuron, numbers_of
 from spikehtr.model.masking import SharedDropout, TokenNorm, ramp
 
@@ -167,14 +168,18 @@ class SpikingMLP(Branch):
         return y
 
 
-_OPERATORS: dict[str, Callable[[ModelConfig], Branch]] = {"LA": LinearAttention, "QK": QKMix, "LK": LargeKernel}
+def token_operator(config: ModelConfig, letters: str) -> Branch:
+    """The operator that `mixer.blocks` names by these letters."""
+    module, name = TOKEN_OPERATORS[letters]
+    operator: Branch = getattr(import_module(module), name)(config)
+    return operator
 
 
 class MixerBlock(nn.Module):
     def __init__(self, config: ModelConfig, operator: str, drop_path: float) -> None:
         super().__init__()
         self.kind = operator
-        self.operator = _OPERATORS[operator](config)
+        self.operator = token_operator(config, operator)
         self.mlp = SpikingMLP(config)
         self.dropout = SharedDropout(config.mixer.dropout)
         self.drop_path = SharedDropout(drop_path, per="line")

@@ -30,7 +30,7 @@ from spikehtr.readers.cpu.encoder_pass import EncoderRun
 from spikehtr.readers.cpu.layers import Floats, Layer, Map, Memory, Products, array
 from spikehtr.readers.cpu.library import DENSE, EVENTS, TILES, library
 from spikehtr.readers.cpu.line_reducer import reduce_line
-from spikehtr.readers.cpu.mixer_pass import BlockRun, TokenFire
+from spikehtr.readers.cpu.mixer_pass import OPERATOR_RUNS, BlockRun, TokenFire
 from spikehtr.readers.cpu.operations import depthwise
 
 
@@ -43,6 +43,8 @@ def unsupported_reason(net: Network, half: bool = False) -> str | None:
         return f"model.neuron is {config.neuron}: it reads spiking networks only"
     if config.entry not in ("inkcoder", "repeat"):
         return f"model.entry is {config.entry}"
+    if unknown := set(config.mixer.operators) - set(OPERATOR_RUNS):
+        return f"it has no token operator {', '.join(sorted(unknown))}"
     if any(p.dtype != torch.float32 or p.device.type != "cpu" for p in net.parameters()):
         return "the network is not in fp32 on the CPU"
     if ops.reference_asked():

@@ -169,11 +169,13 @@ class MLPRun(BranchRun):
         return run.product(self.last, spikes, "gate")[0]
 
 
+OPERATOR_RUNS = {"LA": AttentionRun, "QK": QKRun, "LK": LargeKernelRun}
+
+
 class BlockRun:
     def __init__(self, name: str, module: MixerBlock) -> None:
-        kinds = {"LA": AttentionRun, "QK": QKRun, "LK": LargeKernelRun}
         self.branches: list[BranchRun] = [
-            kinds[module.kind](f"{name}.operator", module.operator),
+            OPERATOR_RUNS[module.kind](f"{name}.operator", module.operator),
             MLPRun(f"{name}.mlp", module.mlp),
         ]
 
