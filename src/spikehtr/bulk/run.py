@@ -117,17 +117,18 @@ def _ray() -> Any:
 def _cluster(ray: Any, options: BulkOptions) -> Iterator[None]:
     """A Ray of our own for as long as the block lasts, or the one that is asked for."""
     variables = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": str(max(1, round(options.reader_cpus)))}
-    environment = {"env_vars": variables | options.environment}
+    variables |= options.environment
     if options.address:
-        connect = partial(ray.init, options.address)
+        connect = partial(ray.init, options.address, runtime_env={"env_vars": variables})
     else:
         # Logical cores: actors that wait hold theirs, and the small tasks between them need some too.
         cores = (options.workers or available_cores()) + (options.readers or 1) * options.reader_cpus + 4
         own = {"num_cpus": round(cores), "include_dashboard": False, "object_store_memory": _object_store()}
         connect = partial(ray.init, "local", **own)
+        os.environ.update(variables)  # its processes are ours, and have our environment
     for attempt in range(1, _STARTS + 1):
         try:
-            connect(runtime_env=environment, log_to_driver=False, configure_logging=False)
+            connect(log_to_driver=False, configure_logging=False)
             break
         except Exception as error:  # Ray raises a bare Exception where a busy machine starts it too slowly
             ray.shutdown()
