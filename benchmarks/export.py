@@ -6,7 +6,7 @@ python benchmarks/export.py MODEL --data LINES --gelu   # the same weights aroun
 Lines are read one at a time, by every way in turn, each time in another order; the time is that from pixels to text,
 the median over the lines. Differences are counted against the reference, `model/` in fp32; `fp64` is the reference
 again in double precision, and `pixels + 1e-7` with noise of that size on its pixels: what these change in a spiking
-network is no fault of a file (`spikehtr.evaluation.ways`).
+network is no fault of a file (`spikehtr.evaluation.agreement`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
+from spikehtr.evaluation.agreement import Noisy, agree, fitted_lines
 from spikehtr.export import onnx
-from spikehtr.export.checking import open_split
+from spikehtr.export.check_export import open_split
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.readers import FittedLine, Recognizer, make_reader
 from spikehtr.readers.torch import DoubleReader, TorchReader

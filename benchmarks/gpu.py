@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
+from spikehtr.evaluation.write_report import write_json
 from spikehtr.profiling.bench_cases import listed, named_configs, numbers
-from spikehtr.profiling.steps import Case
-from spikehtr.profiling.timing import benchmark
-from spikehtr.profiling.timing_table import save, show
+from spikehtr.profiling.benchmark_steps import Case
+from spikehtr.profiling.step_timing import TimingReport, benchmark, show
 
 
 def cases(options: argparse.Namespace) -> list[Case]:
@@ -44,12 +44,17 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="list the ten most expensive kernels of each step")
     parser.add_argument("--json", type=Path, help="also write every figure to this file, after each step")
     options = parser.parse_args()
+
+    def tell(report: TimingReport) -> None:
+        if options.json:
+            write_json(options.json, report.to_dict())
+
     report = benchmark(
         cases(options),
         torch.device(options.device),
         options.rounds,
         options.profile,
-        lambda report: save(report, options.json),
+        tell,
         reference=not options.no_reference,
     )
     show(report)

@@ -30,7 +30,7 @@ from rapidfuzz.distance import Levenshtein
 from spikehtr.data.formats import xml
 from spikehtr.data.images import open_gray
 from spikehtr.data.samples import ImportReport
-from spikehtr.evaluation.tables import columns
+from spikehtr.evaluation.rate_tables import columns
 from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import ROOTS, read_given
 from spikehtr.pages.page_lines import SegmentedPage, assemble, cut_lines, found_sheet, given_sheet

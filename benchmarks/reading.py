@@ -3,8 +3,8 @@
 python benchmarks/reading.py MODEL --data LINES --split test --lines 1000
 
 A spiking network is not continuous, so the reference is also read in double precision, and with noise of 1e-7 added to
-its pixels: what they change is no fault of a reader (`spikehtr.evaluation.ways`). In double precision a GPU is to read
-what a CPU reads, so on a GPU both do.
+its pixels: what they change is no fault of a reader (`spikehtr.evaluation.agreement`). In double precision a GPU is to
+read what a CPU reads, so on a GPU both do.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from rich.table import Table
 from spikehtr.cli.options import pick_device
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
-from spikehtr.evaluation.ways import Noisy, agree, fitted_lines
+from spikehtr.evaluation.agreement import Noisy, agree, fitted_lines
 from spikehtr.model.network import Network
+from spikehtr.profiling.benchmark_steps import FAST, REFERENCE, chosen
 from spikehtr.profiling.roofline import synchronize
-from spikehtr.profiling.steps import FAST, REFERENCE, chosen
 from spikehtr.readers import FittedLine, Reader, Recognizer, make_reader
 from spikehtr.readers.cpu.engine import unsupported_reason
 from spikehtr.readers.torch import DoubleReader, TorchReader

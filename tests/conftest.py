@@ -99,7 +99,7 @@ def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
             Path(file).write_bytes(dot.getvalue())
 
     monkeypatch.setattr(Figure, "savefig", save)
-    for name in ("spikehtr.evaluation.writing.draw_reliability", "spikehtr.training.run_page.draw_curves"):
+    for name in ("spikehtr.evaluation.write_report.draw_reliability", "spikehtr.training.run_page.draw_curves"):
         monkeypatch.setattr(name, lambda _: Figure())
 
 

@@ -5,7 +5,7 @@ import json
 from PIL import Image
 
 from conftest import MICRO, draw_line
-from spikehtr.studies.results import Reading, Row, Run
+from spikehtr.studies.study_runs import SplitResult, StudyRow, StudyRun
 
 SMALL = MICRO | {
     "model.dim": 16,
@@ -42,12 +42,15 @@ def reading(errors, lines=60):
     rate = {"rate": errors / lines / 10, "interval": [errors / lines / 20, errors / lines / 5]}
     words = {"rate": errors / lines, "interval": None}
     facts = {"keep_ratio": 0.9, "lines_per_second": 5.0, "too_few": False, "units": lines, "resampled": "lines"}
-    return Reading({"rates": {"CER, plain": rate, "WER, whitespace words": words}, "predictions": predictions, **facts})
+    return SplitResult(
+        {"rates": {"CER, plain": rate, "WER, whitespace words": words}, "predictions": predictions, **facts}
+    )
 
 
 def row(study, name, *errors):
     facts = {"parameters": 1_500_000, "macs": 2e9, "firing_rate": None, "minutes": 1.0, "epochs": 12}
     runs = [
-        Run(seed, facts, {"validation": reading(count), "test": reading(count)}) for seed, count in enumerate(errors)
+        StudyRun(seed, facts, {"validation": reading(count), "test": reading(count)})
+        for seed, count in enumerate(errors)
     ]
-    return Row(study.variant(name), runs, "" if runs else "not run yet")
+    return StudyRow(study.variant(name), runs, "" if runs else "not run yet")

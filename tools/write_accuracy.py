@@ -12,9 +12,9 @@ from pathlib import Path
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
-from spikehtr.studies.results import gather
-from spikehtr.studies.tables import Table, tables
-from spikehtr.studies.tasks import Plan
+from spikehtr.studies.study_plan import StudyPlan
+from spikehtr.studies.study_runs import gather
+from spikehtr.studies.study_tables import Table, tables
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PAGE, KEPT = RESULTS / "accuracy.md", RESULTS / "main"
@@ -22,7 +22,7 @@ PLACE = re.compile(r"(<!-- (rows|pairs):\s(.*?)\s-->\n).*?(<!-- end -->)", re.DO
 COLUMNS = ("variant", "test CER, %", "test WER, %", "params, M", "MACs, G", "r", "mean firing rate", "epochs")
 
 
-def filled(page: str, plan: Plan) -> str:
+def filled(page: str, plan: StudyPlan) -> str:
     """The page with its tables made anew."""
     made = {block.data: tables(plan.study, [block]) for block in gather(plan)}
 
@@ -67,7 +67,7 @@ def _markdown(rows: list[list[str]]) -> str:
 
 
 def main() -> None:
-    page = filled(PAGE.read_text(encoding="utf-8"), Plan.read(KEPT))
+    page = filled(PAGE.read_text(encoding="utf-8"), StudyPlan.read(KEPT))
     with whole_file(PAGE) as temporary:
         temporary.write_text(page, encoding="utf-8")
 

@@ -20,7 +20,7 @@ from torch import nn
 from spikehtr.config import Config
 from spikehtr.data.geometry import FittedLine, cut_line
 from spikehtr.data.images import to_gray
-from spikehtr.export.kraken import MINIMUM
+from spikehtr.export.kraken_files import MINIMUM
 from spikehtr.pages.word_boxes import slice_box
 from spikehtr.readers import Precision, make_reader
 from spikehtr.readers.line_reader import POOLED_BATCHES, LineReader

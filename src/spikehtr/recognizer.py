@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from spikehtr.data.images import ImageLike, open_image
+from spikehtr.data.images import ImageLike, open_image, type_name
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import Segmenter
 from spikehtr.pages.read_pages import read_page
@@ -64,8 +64,7 @@ class Recognizer(LineReader):
         if isinstance(images, str | os.PathLike | Image.Image | np.ndarray | bytes):
             return self.read_lines([self.fit(open_image(images))])[0]
         if not hasattr(images, "__getitem__"):
-            kind = "None" if images is None else type(images).__name__
-            raise SpikeHTRError(f"an image or a list of images can be read, not {kind}")
+            raise SpikeHTRError(f"an image or a list of images can be read, not {type_name(images)}")
         pooled = self.check_batch_size(batch_size) * POOLED_BATCHES
         out: list[Line] = []
         for start in range(0, len(images), pooled):

@@ -137,7 +137,7 @@ def test_a_folder_of_files(run, tmp_path):
     assert code == 0
     assert f"report: {tmp_path / 'r' / 's' / 'report.html'}" in out
     made = tmp_path / "r" / "s"
-    assert {path.name for path in made.iterdir()} == {"report.html", "evaluation.json", "lines.tsv", "worst.png"}
+    assert {path.name for path in made.iterdir()} == {"report.html", "evaluation.json", "lines.tsv"}
     result = json.loads((made / "evaluation.json").read_text())
     with (made / "lines.tsv").open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
@@ -284,7 +284,7 @@ class TestReadings:
         assert [row["errors_A"] for row in table] == [str(len(table[0]["reference"])), "0", "0"]
         assert table[0]["confidence_A"] == ""
         assert table[0]["confidence_B"] != ""
-        assert (tmp_path / "both/A/worst.png").is_file()
+        assert (tmp_path / "both/A/lines.tsv").is_file()
 
     def test_another_programs_lines_of_other_data(self, run, tmp_path):
         (tmp_path / "their.tsv").write_text("nobody's line\tink\n")

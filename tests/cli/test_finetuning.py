@@ -5,10 +5,10 @@ import json
 import pytest
 from cli_help import run
 
-from spikehtr.studies.plan import Study, load_study
-from spikehtr.studies.plot import study_figure
-from spikehtr.studies.results import Block, gather
-from spikehtr.studies.tasks import Plan
+from spikehtr.studies.study_overlay import Study, load_study
+from spikehtr.studies.study_plan import StudyPlan
+from spikehtr.studies.study_plot import study_figure
+from spikehtr.studies.study_runs import Block, gather
 from spikehtr.weights import load_model, save_model
 from studies_help import SETTINGS, row, write_lines
 
@@ -70,7 +70,7 @@ def test_a_model_without_notes_is_judged_and_gone_on_from(place, tmp_path):
     ]
     done = run("study", "fine-tuning", "-d", place / "words", "-o", tmp_path / "s", "--device", "cpu", *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = gather(Plan.read(tmp_path / "s"))
+    (found,) = gather(StudyPlan.read(tmp_path / "s"))
     for name in ("as-is", "model-50"):
         assert found.row(name).fact("speed") > 0
         assert found.row(name).values("test", "cer")[0] > 0

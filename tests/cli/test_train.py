@@ -128,7 +128,7 @@ def test_a_finished_run_is_calibrated_by_its_validation_lines(place, tmp_path, m
         judged.append(characters)
         return Fit(GRID[40], len(characters.right), 0)
 
-    monkeypatch.setattr("spikehtr.evaluation.evaluating.fit_temperature", fit)
+    monkeypatch.setattr("spikehtr.evaluation.evaluation.fit_temperature", fit)
     assert run(*train(place, tmp_path / "r", "--half")).returncode == 0
     assert [len(one.confidences[0]) for one in judged] == [len(GRID)]
     model = load_model(tmp_path / "r" / "best.safetensors")

@@ -21,8 +21,8 @@ from spikehtr.evaluation.calibration import (
     log_loss,
     reliability,
 )
+from spikehtr.evaluation.rate_tables import calibration_note, calibration_rows, least_sure_note
 from spikehtr.evaluation.reliability import draw_reliability
-from spikehtr.evaluation.tables import calibration_note, calibration_rows, least_sure_note
 
 ITEMS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=200)
 

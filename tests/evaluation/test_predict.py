@@ -5,9 +5,9 @@ from spikehtr.assets import FONTS
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import compile_store
 from spikehtr.data.synth import synthesise
-from spikehtr.evaluation.evaluating import evaluate_lines
+from spikehtr.evaluation.evaluation import evaluate_lines, short_names
 from spikehtr.evaluation.predict import predict
-from spikehtr.evaluation.tables import about_rows
+from spikehtr.evaluation.rate_tables import about_rows
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.text import Charset
 
@@ -73,3 +73,14 @@ def test_what_was_read_is_normalised_like_the_reference(tmp_path, monkeypatch):
     read = "spikehtr.readers.line_reader.decode_frames"
     monkeypatch.setattr(read, lambda frames, _: [Read] * len(frames.lengths.wait()))
     assert {p.text for p in predict(network(lines), lines)} == {"ink \u00e9"}
+
+
+def test_short_names_stay_apart():
+    names = ["x/a", "y/a", "z/b", "z/b", "store:q/c.arrow", "/"]
+    assert short_names(names) == {
+        "x/a": "x/a",
+        "y/a": "y/a",
+        "z/b": "b",
+        "store:q/c.arrow": "c.arrow",
+        "/": "/",
+    }

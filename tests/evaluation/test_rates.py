@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.rates import Edits, Variant, character_edits, fold, split_words, total, word_edits
+from spikehtr.evaluation.rates import Edits, Folding, character_edits, fold, split_words, total, word_edits
 
-FOLDED, FREE = Variant.CASE_FOLDED, Variant.PUNCTUATION_FREE
-VARIANTS = [Variant.PLAIN, FOLDED, FREE, FOLDED | FREE]
+FOLDED, FREE = Folding.CASE_FOLDED, Folding.PUNCTUATION_FREE
+FOLDINGS = [Folding.PLAIN, FOLDED, FREE, FOLDED | FREE]
 
 # Any Unicode, and words of few letters, which agree often enough for every kind of edit to occur.
 TEXTS = st.text(max_size=30) | st.text(alphabet="ab é'-.ß𝔞 ", max_size=30)
@@ -83,7 +83,7 @@ def test_edits_are_minimal_and_balance(reference, hypothesis):
 
 
 @given(TEXTS)
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.label)
+@pytest.mark.parametrize("variant", FOLDINGS, ids=lambda v: v.label)
 def test_a_text_read_right_has_no_errors(variant, text):
     for edits in (
         character_edits(text, text, variant),
@@ -144,7 +144,7 @@ def test_unknown_tokens_are_named():
 @pytest.mark.parametrize(
     ("text", "variant", "folded"),
     [
-        ("  Straße ", Variant.PLAIN, "  Straße "),
+        ("  Straße ", Folding.PLAIN, "  Straße "),
         ("Straße, ΣΑΣ", FOLDED, "strasse, σασ"),
         ("\u01f0", FOLDED, "\u01f0"),  # folding takes the letter apart, normalising puts it together
         ("Don't - well-known!", FREE, "Dont wellknown"),
@@ -157,7 +157,7 @@ def test_fold(text, variant, folded):
 
 
 @given(TEXTS)
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.label)
+@pytest.mark.parametrize("variant", FOLDINGS, ids=lambda v: v.label)
 def test_fold_twice_is_fold_once(variant, text):
     once = fold(text, variant)
     assert fold(once, variant) == once
@@ -170,7 +170,7 @@ def test_variants_forgive_what_they_name():
     assert character_edits("Yes, Sir", "yes Sir", FOLDED).errors == 1
     assert character_edits("Yes, Sir", "yes Sir", FREE).errors == 1
     assert character_edits("Yes, Sir", "yes Sir", FOLDED | FREE) == Edits(0, 0, 0, 7)
-    assert [v.label for v in VARIANTS] == [
+    assert [v.label for v in FOLDINGS] == [
         "plain",
         "case-folded",
         "punctuation-free",

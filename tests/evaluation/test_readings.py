@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.readings import are_readings, evaluate_readings, load_readings
-from spikehtr.evaluation.writing import write_table
+from spikehtr.evaluation.write_report import write_table
 from spikehtr.text import normalise
 
 

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.rates import Variant, character_edits, total, word_edits
+from spikehtr.evaluation.rate_tables import character_rows, confusion_rows, length_rows, set_table, summary_lines
+from spikehtr.evaluation.rates import Folding, character_edits, total, word_edits
 from spikehtr.evaluation.summary import MAIN, clusters_of, resampling, summarise, visible
-from spikehtr.evaluation.tables import character_rows, confusion_rows, length_rows, set_table, summary_lines
 
 
 def line(reference, text, set_="a", document=None, keep=0.5, id_="1"):
@@ -21,14 +21,14 @@ LINES = [
 
 def test_each_rate_is_the_corpus_rate_of_its_name():
     rates = summarise(LINES)["rates"]
-    folded, free = Variant.CASE_FOLDED, Variant.PUNCTUATION_FREE
+    folded, free = Folding.CASE_FOLDED, Folding.PUNCTUATION_FREE
     expected = {
         "CER, plain": [character_edits(p.reference, p.text) for p in LINES],
         "CER, case-folded": [character_edits(p.reference, p.text, folded) for p in LINES],
         "CER, case-folded, punctuation-free": [character_edits(p.reference, p.text, folded | free) for p in LINES],
         "WER, whitespace words": [word_edits(p.reference, p.text, "whitespace") for p in LINES],
         "WER, punctuation split": [word_edits(p.reference, p.text, "punctuation") for p in LINES],
-        "WER, whitespace words, punctuation-free": [word_edits(p.reference, p.text, variant=free) for p in LINES],
+        "WER, whitespace words, punctuation-free": [word_edits(p.reference, p.text, folding=free) for p in LINES],
         "WER, punctuation split, case-folded": [word_edits(p.reference, p.text, "punctuation", folded) for p in LINES],
     }
     for name, edits in expected.items():

@@ -9,7 +9,7 @@ from export_help import WORDS, images, loaded, png, reader
 from typer.testing import CliRunner
 
 from spikehtr.cli import app
-from spikehtr.export.checking import too_different
+from spikehtr.export.check_export import too_different
 from spikehtr.weights import save_model
 
 NETWORK = {"timesteps": 1, "mixer__blocks": ["QK"]}

@@ -4,7 +4,7 @@ import torch
 from export_help import CHARSET, images
 
 from conftest import micro
-from spikehtr.export.reading import Header, recognizer
+from spikehtr.export.exported_reader import Header, recognizer
 from spikehtr.readers import make_reader
 from spikehtr.readers.torch import TorchReader
 

@@ -1,6 +1,6 @@
 from export_help import loaded
 
-from spikehtr.export.reading import describe, parse
+from spikehtr.export.exported_reader import describe, parse
 
 
 def test_an_exported_file_keeps_the_temperature_of_its_model():

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from pages_help import save_random, simple_page
 from spikehtr.cli import app
 from spikehtr.errors import SpikeHTRError
-from spikehtr.export.kraken import NAME
+from spikehtr.export.kraken_files import NAME
 from spikehtr.recognizer import Recognizer
 from spikehtr.weights import load_model, update_notes
 

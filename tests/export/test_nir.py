@@ -1,4 +1,4 @@
-"""The NIR file and its manifest, simulated without `model/`: the same spikes in every neuron, the same logits."""
+"""The NIR file and its manifest, simulated: the same spikes in every neuron, the same logits."""
 
 import json
 from itertools import pairwise
@@ -27,10 +27,8 @@ VARIANTS = {
     "T=1": {"timesteps": 1},
     "T=2": {},
     "spikes first": {"encoder__spikes_first": True},
-    "bursts": {"encoder__pw1_burst": 4, "mixer__burst": 3},
     "T=1, bursts": {"timesteps": 1, "encoder__pw1_burst": 4, "mixer__burst": 3, "lif__burst_step": 0.25},
     "T=1, bursts of integrators": {"timesteps": 1, "lif__decay": 1.0, "encoder__spikes_first": True, "mixer__burst": 2},
-    "spikes first, bursts": {"encoder__spikes_first": True, "encoder__pw1_burst": 2, "lif__burst_step": 0.1875},
     "read": {"encoder__neurons": "read", "mixer__neurons": "read", "mixer__blocks": ["LA", "QK", "LK"]},
     "alone": {"encoder__neurons": "read", "mixer__neurons": "alone", "mixer__blocks": ["LK", "LK"]},
     "coarse grey ttfs": {
@@ -159,7 +157,6 @@ def test_neurons_are_nir_s_with_the_stated_time_step(tmp_path):
 def test_bursts_of_one_step_are_neurons_side_by_side(tmp_path):
     save(loaded(**VARIANTS["T=1, bursts"]), tmp_path / "m.nir", width=96)
     manifest = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
-    assert "bursts" not in manifest["operations"]
     name = "encoder.stage1.blocks.0.pw1.neuron"
     (step,) = (step for step in manifest["steps"] if step.get("fires") == name)
     nodes = nir.read(tmp_path / "m.nir").nodes[step["name"]].nodes
@@ -172,6 +169,8 @@ def test_bursts_of_one_step_are_neurons_side_by_side(tmp_path):
 def test_what_cannot_be_expressed_is_refused(tmp_path):
     with pytest.raises(SpikeHTRError, match="nothing in this one fires: its neuron is GELU"):
         save(loaded(neuron="gelu"), tmp_path / "m.nir")
+    with pytest.raises(SpikeHTRError, match="fires several times in one of several steps"):
+        save(loaded(mixer__burst=2), tmp_path / "m.nir", width=64)
     for width in (0, 30, 8196):
         with pytest.raises(SpikeHTRError, match="--width must be a multiple of 4 up to 8192"):
             save(loaded(), tmp_path / "m.nir", width)

@@ -3,7 +3,7 @@
 import torch
 
 from conftest import micro
-from spikehtr.profiling.steps import Case
+from spikehtr.profiling.benchmark_steps import Case
 
 CPU = torch.device("cpu")
 

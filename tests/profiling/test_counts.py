@@ -5,13 +5,13 @@ from fractions import Fraction
 
 import pytest
 import torch
-from canvas_help import measure_canvas
 from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import micro
 from spikehtr import Config, SpikeHTR
-from spikehtr.profiling.counts import build, component, count, counted_layers, eligible_share, is_spikes
-from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
+from spikehtr.profiling.counts import build, count, count_baseline, counted_macs, dense_macs, eligible_share
+from spikehtr.profiling.paper_names import ENCODER, MIXER, group, spiking_modules
+from spikehtr.profiling.watched_layers import component
 
 TIERS = [("tiny", 8.5), ("small", 18.6), ("medium", 39.9), ("base", 76.66), ("swift", 5.1), ("fine", 8.5)]
 
@@ -44,14 +44,6 @@ def test_work_grows_with_the_tokens(overrides):
     assert (short.tokens_in, short.tokens_mixed) == (16, 11)
     assert (long.tokens_in, long.tokens_mixed) == (128, 87)
     assert widened(short, 128, 87) == long.layers
-
-
-@pytest.mark.parametrize("timesteps", [1, 3])
-def test_neurons_are_those_that_the_profiler_watches(timesteps):
-    config = micro(timesteps=timesteps)
-    watched = measure_canvas(build(config.model, 80), 64, 1.0).firing
-    expected = {name: sum(row.neurons for row in watched if row.group == name) for name in (ENCODER, MIXER)}
-    assert count(config, width=64, ratio=1.0).neurons == expected
 
 
 def test_base_meets_the_papers_figures():
@@ -91,14 +83,15 @@ def test_counts_equal_torchs_flop_counter():
     """An independent count of the same pass: torch's counter sees every convolution and matrix product."""
     net = build(micro().model, 12)
     images, widths = torch.rand(2, 3, 32, 64), torch.tensor([64, 50])
-    with counted_layers(net) as table, FlopCounterMode(display=False) as flops, torch.no_grad():
+    with counted_macs(net) as macs, FlopCounterMode(display=False) as flops, torch.no_grad():
         net(images, widths)
-    assert sum(row.macs for row in table.values()) * 2 == pytest.approx(flops.get_total_flops(), rel=1e-3)
+    assert macs.total() * 2 == pytest.approx(flops.get_total_flops(), rel=1e-3)
+    assert dense_macs(micro(), 12, 64, 0.68) == count(micro(), 12, 64).dense_macs
 
 
 def test_hooks_are_gone_afterwards():
     net = build(micro().model, 12)
-    with counted_layers(net):
+    with counted_macs(net):
         pass
     assert all(not module._forward_hooks for module in net.modules())
 
@@ -111,22 +104,6 @@ def test_counting_leaves_the_random_state_alone():
     assert torch.equal(torch.rand(1), expected)
 
 
-@pytest.mark.parametrize(
-    ("values", "spikes"),
-    [
-        ([0, 0, 1], True),
-        ([0, 0, 0, 16], True),
-        ([0, 0, 0, 17], False),
-        ([0, 1, 1], False),
-        ([0, 0, -1], False),
-        ([0, 0, 0.5], False),
-        ([0, 0, 0], True),
-    ],
-)
-def test_the_eligibility_rule(values, spikes):
-    assert is_spikes(torch.tensor(values, dtype=torch.float32)) is spikes
-
-
 def test_modules_carry_the_papers_names():
     with torch.device("meta"):
         names = list(spiking_modules(SpikeHTR(Config.preset("base").model, 80)))
@@ -136,3 +113,50 @@ def test_modules_carry_the_papers_names():
     assert set(published) <= set(names)
     assert {group(name) for name in published[:5]} == {ENCODER}
     assert {group(name) for name in published[5:]} == {MIXER}
+
+
+@pytest.mark.parametrize(
+    ("arch", "scale", "features", "sequence", "heads"),
+    [
+        # 64 x 64 pixels. Convolutions: places x channels in x kernel x channels out.
+        (
+            "kraken",
+            1 / 8,
+            64 * 64 * 39 * 4 + 32 * 32 * 4 * 39 * 4 + 16 * 16 * 4 * 27 * 8 + 8 * 8 * 8 * 27 * 8,
+            8 * 2 * 4 * 25 * ((64 + 25) + 2 * (50 + 25)),
+            8 * 50 * 80,
+        ),
+        (
+            "cnn-blstm",
+            1 / 8,
+            64 * 64 * 9 * 2 + 32 * 32 * 2 * 9 * 4 + 16 * 16 * 4 * 9 * 6 + 8 * 8 * 6 * 9 * 8 + 8 * 8 * 8 * 9 * 10,
+            8 * 2 * 4 * 32 * ((80 + 32) + 4 * (64 + 32)),
+            8 * 64 * 80,
+        ),
+    ],
+)
+def test_counts_are_those_done_by_hand(arch, scale, features, sequence, heads):
+    config = Config.preset(arch).with_overrides({"model.baseline.scale": scale, "model.height": 64})
+    c = count_baseline(config, 80, 64)
+    assert c.macs == {"features": features, "sequence part": sequence, "heads": heads}
+    assert c.dense_macs == features + sequence + heads
+    assert (c.tokens_in, c.tokens_read) == (8, 8)
+
+
+def test_attention_grows_with_the_square_of_the_length():
+    config = Config.preset("htr-vt").with_overrides({"model.baseline.scale": 1 / 8, "model.height": 32})
+    short, long = (count_baseline(config, 80, width).macs["sequence part"] for width in (128, 256))
+    assert long - 2 * short == 4 * 2 * 96 * (64**2 - 2 * 32**2)  # layers, products, d
+
+
+def test_the_reducer_spares_the_sequence_part_and_the_counting_no_random_number():
+    config = Config.preset("retsinas").with_overrides({"model.baseline.scale": 1 / 8, "model.height": 32})
+    torch.manual_seed(0)
+    whole = count_baseline(config, 80, 400)
+    reduced = count_baseline(config.with_reducer(), 80, 400)
+    assert (whole.tokens_read, reduced.tokens_in, reduced.tokens_read) == (50, 50, 34)
+    assert reduced.macs["sequence part"] == whole.macs["sequence part"] * 34 // 50
+    assert reduced.macs["heads"] > whole.macs["heads"]  # the preview
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    assert torch.equal(torch.rand(1), after)

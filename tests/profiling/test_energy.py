@@ -1,6 +1,6 @@
 import pytest
 
-from spikehtr.profiling.energy import E_AC, E_MAC, RHO, Row, Traffic, hybrid, ideal, totals
+from spikehtr.profiling.energy import E_AC, E_MAC, RHO, EnergyRow, Traffic, hybrid, ideal, totals
 from spikehtr.profiling.firing import Firing
 from spikehtr.profiling.ledger import LayerWork, Ledger
 
@@ -31,7 +31,7 @@ def test_the_papers_numbers_follow_from_its_counts():
         (1.953e11, 1.021e11, 1.945e9, 0.525),
         (1.953e11, 1.699e8, 4.07e9, 0.00495),
     ):
-        assert Row("", dense, macs, additions, 0, "").ratio() == pytest.approx(ratio, abs=6e-4)
+        assert EnergyRow("", dense, macs, additions, 0, "").ratio() == pytest.approx(ratio, abs=6e-4)
 
 
 def test_rows():

@@ -8,10 +8,10 @@ from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.watching import watch
 from spikehtr.profiling.counts import build
 from spikehtr.profiling.diagnosis_page import distribution_table
-from spikehtr.profiling.extent import watched
 from spikehtr.profiling.firing import Firing, by_stage, distribution, global_rate, recorded_firing, shares
-from spikehtr.profiling.names import ENCODER, MIXER, spiking_modules
-from spikehtr.profiling.recording import recording
+from spikehtr.profiling.paper_names import ENCODER, MIXER, spiking_modules
+from spikehtr.profiling.record_activity import recording
+from spikehtr.profiling.watched_layers import watched_extent
 
 VARIANTS = [
     {},
@@ -86,7 +86,7 @@ def test_watching_changes_nothing_and_leaves_nothing():
 
 def test_hooks_go_even_when_the_network_fails():
     net = build(micro().model, 9)
-    with pytest.raises(RuntimeError, match="boom"), watched(net) as extent, recorded_firing(net, extent):
+    with pytest.raises(RuntimeError, match="boom"), watched_extent(net) as extent, recorded_firing(net, extent):
         raise RuntimeError("boom")
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in net.modules())
     assert all(m.numbers.tap is None for m in net.modules() if hasattr(m, "numbers") and hasattr(m.numbers, "tap"))

@@ -3,9 +3,9 @@
 import pytest
 
 from spikehtr.studies.comparisons import judge, number, orderings, pairs
-from spikehtr.studies.plan import load_study
-from spikehtr.studies.results import Block
-from spikehtr.studies.tables import tables, tex, to_latex, to_markdown
+from spikehtr.studies.study_overlay import load_study
+from spikehtr.studies.study_runs import Block
+from spikehtr.studies.study_tables import tables, tex, to_latex, to_markdown
 from studies_help import row
 
 

@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from spikehtr.studies.tasks import Plan
+from spikehtr.studies.study_plan import StudyPlan
 
 ROOT = Path(__file__).parents[2]
 NUMBER = re.compile(r"[-+]?\d+\.\d+")
@@ -20,7 +20,7 @@ def test_the_page_has_the_figures_of_the_runs_kept_beside_it(monkeypatch):
     import write_accuracy
 
     page = write_accuracy.PAGE.read_text(encoding="utf-8")
-    made = write_accuracy.filled(page, Plan.read(write_accuracy.KEPT))
+    made = write_accuracy.filled(page, StudyPlan.read(write_accuracy.KEPT))
     parts, remade = ([found[0] for found in write_accuracy.PLACE.finditer(text)] for text in (page, made))
     assert len(parts) == 5
     assert [figures(part) for part in remade] == [figures(part) for part in parts]

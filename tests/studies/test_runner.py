@@ -13,7 +13,7 @@ import pytest
 from spikehtr.config import Config
 from spikehtr.studies import runner
 from spikehtr.studies.runner import carry_out_tasks
-from spikehtr.studies.tasks import FAILED, LOG, RESULT, Task
+from spikehtr.studies.study_plan import FAILED, LOG, RESULT, Task
 
 PROGRAMS = {
     "good": "open({result!r}, 'w').write('{{}}')",

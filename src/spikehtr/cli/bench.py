@@ -12,7 +12,7 @@ from spikehtr.cli.progress import counting
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
-    from spikehtr.profiling.timing import Report
+    from spikehtr.profiling.step_timing import TimingReport
 
 
 def bench(
@@ -97,9 +97,9 @@ def bench(
     where = pick_device(device)
     import torch
 
-    from spikehtr.profiling.steps import Case
-    from spikehtr.profiling.timing import benchmark
-    from spikehtr.profiling.timing_table import save, show
+    from spikehtr.evaluation.write_report import write_json
+    from spikehtr.profiling.benchmark_steps import Case
+    from spikehtr.profiling.step_timing import benchmark, show
 
     sizes = {True: 64, False: 256} if where.startswith("cuda") else {True: 2, False: 2}
     cases = [
@@ -109,9 +109,10 @@ def bench(
     ]
     with counting("timing", len(cases)) as done:
 
-        def tell(report: Report) -> None:
+        def tell(report: TimingReport) -> None:
             done(len(report.rows))
-            save(report, output)
+            if output:
+                write_json(output, report.to_dict())
 
         report = benchmark(cases, torch.device(where), rounds or 5, profile, tell, reference)
     show(report)
@@ -137,7 +138,8 @@ def _bench_cpu(
     if models and (timesteps or overrides) and not names:
         raise SpikeHTRError("-T and -s are for presets: a trained network cannot be changed")
     from spikehtr.cli.progress import spoken
-    from spikehtr.profiling import cpu, cpu_table
+    from spikehtr.evaluation.write_report import write_json
+    from spikehtr.profiling import cpu_timing as cpu
     from spikehtr.weights import load_model
 
     images = cpu.real_lines(data, lines) if data else cpu.drawn_lines(lines)
@@ -153,7 +155,7 @@ def _bench_cpu(
 
     with counting("reading", cpu.turns(ways, rounds)) as done:
         report = cpu.benchmark(networks, ways, images, rounds, done, announce)
-    cpu_table.show(report)
-    cpu_table.save(report, output)
+    cpu.show(report)
     if output:
+        write_json(output, report.to_dict())
         typer.echo(f"wrote {output}")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spikehtr.config import Config
     from spikehtr.data.batching import Indices
     from spikehtr.data.store import LineStore
-    from spikehtr.evaluation.evaluating import Evaluation
+    from spikehtr.evaluation.evaluation import Evaluation
     from spikehtr.readers import Precision
 
 
@@ -54,7 +54,7 @@ def evaluate(
     ] = None,
     output: Annotated[
         Optional[Path],
-        typer.Option("--output", "-o", help="Folder for report.html, evaluation.json, lines.tsv and worst.png."),
+        typer.Option("--output", "-o", help="Folder for report.html, evaluation.json and lines.tsv."),
     ] = None,
     calibrate: Annotated[
         bool,
@@ -92,10 +92,10 @@ def evaluate(
         _check_calibration(models, split)
     split = split or ("validation" if calibrate else "test")
     chosen = pick_device(device)
-    from spikehtr.evaluation.writing import whole_result, write_evaluation
+    from spikehtr.evaluation.write_report import whole_result, write_evaluation
 
     if output:
-        from spikehtr.studies.tasks import STUDY
+        from spikehtr.studies.study_plan import STUDY
         from spikehtr.training.log import CSV
 
         if any((output / name).exists() for name in (CSV, STUDY)):
@@ -112,7 +112,7 @@ def evaluate(
     if as_json:
         print_json(whole_result(read[0]))
     else:
-        from spikehtr.evaluation.tables import summary_lines
+        from spikehtr.evaluation.rate_tables import summary_lines
 
         _print(summary_lines(read[0].summary), files)
     if calibrate:
@@ -159,7 +159,7 @@ def _evaluations(
 ) -> list[Evaluation]:
     """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
     from spikehtr.data.batching import Lines
-    from spikehtr.evaluation.evaluating import evaluate_lines
+    from spikehtr.evaluation.evaluation import evaluate_lines
     from spikehtr.evaluation.readings import are_readings, evaluate_readings
     from spikehtr.readers import make_reader
     from spikehtr.weights import load_model, read_with
@@ -252,7 +252,7 @@ def _rows(store: LineStore, source: str, split: str, alone: bool) -> Indices:
 
 
 def _compare(a: Evaluation, b: Evaluation, output: Path | None, worst: int, command: str, as_json: bool) -> None:
-    from spikehtr.evaluation.comparing import compare, comparison_lines, line_rows, match_lines, write_comparison
+    from spikehtr.evaluation.compare_models import compare, comparison_lines, line_rows, match_lines, write_comparison
 
     read = len(a.predictions), len(b.predictions)
     a, b = match_lines(a, b)

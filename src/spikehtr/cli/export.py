@@ -149,7 +149,7 @@ def nir(
     told = [f"wrote {target}: {_size(target)}, and {manifest}: {_size(manifest)} (the model file: {_size(model)})"]
     wrong = False
     if chosen is not None:
-        from spikehtr.export.checking import compare_spikes
+        from spikehtr.export.check_export import compare_spikes
 
         with counting("simulating", len(chosen)) as progress:
             found = compare_spikes(reference, target, chosen, progress)
@@ -172,7 +172,7 @@ def kraken(model: Model, output: Output = None, as_json: AsJson = False) -> None
     target = _target(model, output or model.with_suffix(".kraken.safetensors"), ".safetensors")
     if target.resolve() == model.resolve():
         raise SpikeHTRError(f"{target} is the model itself: name another file with --output")
-    from spikehtr.export.kraken import save
+    from spikehtr.export.kraken_files import save
     from spikehtr.weights import load_model
 
     save(load_model(model), target)
@@ -223,7 +223,7 @@ def _export(
     }
     told = [f"wrote {target}: {_size(target)} (the model file: {_size(model)})"]
     if lines is not None:
-        from spikehtr.export.checking import compare, comparison_lines, fires
+        from spikehtr.export.check_export import compare, comparison_lines, fires
 
         times = 3 if fires(loaded.net) and not double else 2
         with counting("reading with both", times * len(lines)) as progress:

@@ -12,7 +12,6 @@ from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from spikehtr.config import ModelConfig
@@ -86,38 +85,35 @@ def _entry(loaded: Loaded | None) -> Entry | None:
 
 
 def _inkcoder(name: str, line: NDArray[np.uint8], model: ModelConfig, entry: Entry | None, target: Path) -> str:
-    from spikehtr.profiling.inkplot import draw, trace_line
+    from spikehtr.plotting import save_figure
+    from spikehtr.profiling.entry_figures import ink_figure, trace_line
 
     trace = trace_line(line, model, entry.inkcoder if entry else None)
     title = f"InkCoder on {name}: {line.shape[1]} x {line.shape[0]} px, T = {model.timesteps}"
-    draw(trace, float(entry.beta.detach()) if entry else model.beta, target, title)
+    beta = float(entry.beta.detach()) if entry else model.beta
+    save_figure(ink_figure(trace, beta, title), target)
     means = ", ".join(f"{gate:.3f}" for gate in trace.gates.mean(dim=(1, 2, 3, 4)))
     return f"mean gate at t = 1..{model.timesteps}: {means}"
 
 
 def _streams(name: str, line: NDArray[np.uint8], model: ModelConfig, entry: Entry | None, target: Path) -> str:
-    from spikehtr.profiling.streams import streams, streams_figure
+    from spikehtr.plotting import save_figure
+    from spikehtr.profiling.entry_figures import streams, streams_figure
 
     found = streams(line, model, entry)
     title = f"Input at each step, {name}: darkness times (beta + (1 - beta) gate)"
-    _save(streams_figure(line, found, title), target)
+    save_figure(streams_figure(line, found, title), target)
     told = "; ".join(f"{code} {', '.join(f'{step.mean():.3f}' for step in drive)}" for code, drive in found.items())
     return f"mean drive at t = 1..{model.timesteps}: {told}"
 
 
 def _reduction(name: str, line: NDArray[np.uint8], loaded: Loaded, target: Path) -> str:
-    from spikehtr.profiling.reduction import reduction_figure, trace_reduction
+    from spikehtr.plotting import save_figure
+    from spikehtr.profiling.reduction_figure import reduction_figure, trace_reduction
 
     trace = trace_reduction(loaded.net, loaded.charset, line)
     reducer = loaded.config.model.reducer
     counts = f"{len(trace.blank)} positions, {len(trace.spans)} tokens, r = {trace.ratio:.2f}"
-    _save(reduction_figure(line, trace, reducer, f"{name}: {reducer.mode}, {counts}"), target)
+    save_figure(reduction_figure(line, trace, reducer, f"{name}: {reducer.mode}, {counts}"), target)
     # `transcribe` takes bf16 where that is faster, and then may read a doubtful character otherwise.
     return f"{counts}; read in fp32: {trace.text}"
-
-
-def _save(figure: Figure, target: Path) -> None:
-    from spikehtr.files import whole_file
-
-    with whole_file(target) as temporary:
-        figure.savefig(temporary, format="png")

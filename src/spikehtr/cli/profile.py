@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -16,8 +17,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.files import make_folder
 
 if TYPE_CHECKING:
-    from spikehtr.profiling.baseline_counts import BaselineCounts
-    from spikehtr.profiling.counts import Counts
+    from spikehtr.profiling.counts import BaselineCounts, Counts
     from spikehtr.profiling.diagnosis import Diagnosis
 
 
@@ -99,11 +99,11 @@ def profile(
         raise SpikeHTRError(f"--counts reads no line: leave out {', '.join(given)}, or name a MODEL instead")
     resolved = resolve(preset, file, overrides)
     if resolved.model.arch != "spike-htr":
-        from spikehtr.profiling.baseline_counts import count_baseline
+        from spikehtr.profiling.counts import count_baseline
 
         baseline = count_baseline(resolved, _LABELS, width or resolved.data.max_width, ratio)
         if as_json:
-            print_json(baseline.to_dict())
+            print_json(asdict(baseline))
         else:
             _print_baseline(baseline)
         return
@@ -111,7 +111,7 @@ def profile(
 
     found = count(resolved, _LABELS, width or 512, ratio)
     if as_json:
-        print_json(found.to_dict())
+        print_json(asdict(found))
     else:
         _print_counts(found, f"{preset or file or 'base'}, d = {resolved.model.dim}")
 
@@ -134,7 +134,7 @@ def _measure(
     from spikehtr.data.batching import open_split
     from spikehtr.profiling.diagnosis import diagnose, lines_to_read, some
     from spikehtr.profiling.energy import PJ_BYTE
-    from spikehtr.profiling.recording import require_spiking
+    from spikehtr.profiling.record_activity import require_spiking
     from spikehtr.weights import load_model, read_with
 
     loaded = read_with(load_model(model), overrides)
@@ -168,7 +168,7 @@ def _measure(
 
 def _told(found: Diagnosis) -> Iterator[str]:
     """What a terminal shows."""
-    from spikehtr.evaluation.tables import columns
+    from spikehtr.evaluation.rate_tables import columns
     from spikehtr.profiling import diagnosis_page as tables
 
     for name, value in tables.about_rows(found.about):

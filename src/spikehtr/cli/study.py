@@ -15,7 +15,7 @@ from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.studies.runner import Carried
-    from spikehtr.studies.tasks import Plan, Task
+    from spikehtr.studies.study_plan import StudyPlan, Task
 
 
 def study(
@@ -86,17 +86,17 @@ def study(
     The same command again goes on where it was stopped (Ctrl-C, SIGTERM, a kill); finished runs are kept, and --seeds
     may grow. Each run's folder is what `train` writes, with validation/ and test/ as `evaluate` writes them.
     """
-    from spikehtr.studies.keeping import check_target, holds_kept
-    from spikehtr.studies.plan import load_study
-    from spikehtr.studies.rendering import render
-    from spikehtr.studies.tasks import Plan, name_data
+    from spikehtr.studies.archive import check_target, holds_kept
+    from spikehtr.studies.study_overlay import load_study
+    from spikehtr.studies.study_page import render
+    from spikehtr.studies.study_plan import StudyPlan, name_data
 
     chosen = load_study(name)
     if only_render:
         useful = ("name", "--output", "--render", "--keep")
         if unused := [option for option in given_options(ctx) if option not in useful]:
             raise SpikeHTRError(f"--render takes the runs as they are: leave out {', '.join(unused)}")
-        plan = Plan.read(output)
+        plan = StudyPlan.read(output)
         if plan.study.name != chosen.name:
             raise SpikeHTRError(f"{output} holds the study {plan.study.name}, not {chosen.name}")
         _tell_files(render(plan))
@@ -113,12 +113,12 @@ def study(
     names = tuple(part.strip() for part in (only or "").split(",") if part.strip())
     command = tuple(sys.argv[1:])
     given = (tuple(overrides or ()), budget, epochs, seeds, names, allow_unknown, command, start)
-    plan = Plan(chosen, output, name_data(data), preset, *given)
+    plan = StudyPlan(chosen, output, name_data(data), preset, *given)
     tasks = plan.tasks()
     if not tasks:
         reasons = "; ".join(f"{variant.name}: {why}" for variant, why in plan.variants())
         raise SpikeHTRError(f"no variant of {chosen.name} can run here ({reasons})")
-    from spikehtr.studies.reusing import made_elsewhere, take_over
+    from spikehtr.studies.reuse import made_elsewhere, take_over
 
     if kept is not None:
         check_target(plan, kept)
@@ -138,7 +138,7 @@ def study(
             typer.echo(f"{task.title}: taken from {other.folder}")
     with counting("runs", len(tasks)) as progress:
         carried = carry_out_tasks(tasks, devices, at_once, typer.echo, progress)
-    plan = Plan.read(output)
+    plan = StudyPlan.read(output)
     _tell_files(render(plan))
     whole = _tell_end(carried, len(tasks))
     if carried.finished:
@@ -147,17 +147,17 @@ def study(
         raise typer.Exit(1)
 
 
-def _keep(plan: Plan, folder: Path | None) -> None:
+def _keep(plan: StudyPlan, folder: Path | None) -> None:
     """The results without text, where the user asked for them, and what is made of all that are there."""
     if folder is None:
         return
-    from spikehtr.studies.keeping import keep
-    from spikehtr.studies.rendering import render
-    from spikehtr.studies.tasks import Plan
+    from spikehtr.studies.archive import keep
+    from spikehtr.studies.study_page import render
+    from spikehtr.studies.study_plan import StudyPlan
 
     number = keep(plan, folder)
     typer.echo(f"{number} {'runs' if number > 1 else 'run'} kept in {folder}, without any line's text")
-    _tell_files(render(Plan.read(folder)))
+    _tell_files(render(StudyPlan.read(folder)))
 
 
 def _devices(wanted: str) -> list[str]:
@@ -171,9 +171,11 @@ def _devices(wanted: str) -> list[str]:
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())]
 
 
-def _tell_plan(plan: Plan, tasks: Sequence[Task], made: Mapping[Path, Task], devices: Sequence[str], jobs: int) -> None:
-    from spikehtr.evaluation.tables import columns
-    from spikehtr.studies.estimating import minutes_of
+def _tell_plan(
+    plan: StudyPlan, tasks: Sequence[Task], made: Mapping[Path, Task], devices: Sequence[str], jobs: int
+) -> None:
+    from spikehtr.evaluation.rate_tables import columns
+    from spikehtr.studies.time_estimate import minutes_of
 
     minutes = dict(zip((task.folder for task in tasks), minutes_of(tasks, devices[0]), strict=True))
     rows: list[Sequence[object]] = []

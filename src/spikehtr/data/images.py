@@ -178,12 +178,12 @@ def open_image(image: ImageLike) -> Image.Image:
         image = Image.fromarray(image[..., 0] if channels == (1,) else image)
     if not isinstance(image, Image.Image):
         raise SpikeHTRError(
-            f"an image is a path, a PIL image, an array of bytes or a file's bytes, not {_kind_of(image)}"
+            f"an image is a path, a PIL image, an array of bytes or a file's bytes, not {type_name(image)}"
         )
     if not image.width or not image.height:
         raise SpikeHTRError(f"an image of {image.width} x {image.height} pixels has nothing to read")
     return to_gray(image)
 
 
-def _kind_of(value: object) -> str:
+def type_name(value: object) -> str:
     return "None" if value is None else f"{type(value).__module__}.{type(value).__name__}"

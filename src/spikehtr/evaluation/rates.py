@@ -22,7 +22,7 @@ from spikehtr.text import normalise
 Tokens = Literal["whitespace", "punctuation"]
 
 
-class Variant(enum.Flag):
+class Folding(enum.Flag):
     """What is levelled in both texts before they are compared. Members combine: `CASE_FOLDED | PUNCTUATION_FREE`."""
 
     PLAIN = 0
@@ -78,16 +78,21 @@ def total(edits: Iterable[Edits]) -> Edits:
     return sum(edits, Edits())
 
 
-def character_edits(reference: str, hypothesis: str, variant: Variant = Variant.PLAIN) -> Edits:
+def finite(number: float) -> float | None:
+    """A number that JSON can hold: a rate without any reference is None, and so is what is not known."""
+    return number if math.isfinite(number) else None
+
+
+def character_edits(reference: str, hypothesis: str, folding: Folding = Folding.PLAIN) -> Edits:
     """The edits between two lines in characters (code points), spaces included."""
-    return _edits(fold(reference, variant), fold(hypothesis, variant))
+    return _edits(fold(reference, folding), fold(hypothesis, folding))
 
 
 def word_edits(
-    reference: str, hypothesis: str, tokens: Tokens = "whitespace", variant: Variant = Variant.PLAIN
+    reference: str, hypothesis: str, tokens: Tokens = "whitespace", folding: Folding = Folding.PLAIN
 ) -> Edits:
     """The edits between two lines in words, cut as `split_words` says. Always report `tokens` with the rate."""
-    return _edits(split_words(fold(reference, variant), tokens), split_words(fold(hypothesis, variant), tokens))
+    return _edits(split_words(fold(reference, folding), tokens), split_words(fold(hypothesis, folding), tokens))
 
 
 def split_words(text: str, tokens: Tokens = "whitespace") -> list[str]:
@@ -111,19 +116,19 @@ def is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def fold(text: str, variant: Variant) -> str:
+def fold(text: str, folding: Folding) -> str:
     """Level a text. `PLAIN` changes nothing; the others also normalise, since folding can undo normalisation.
 
     - `CASE_FOLDED`: Unicode case folding, so `ß` is `ss` and the length can change.
     - `PUNCTUATION_FREE`: punctuation (`is_punctuation`) is taken out and leaves no gap: `don't` -> `dont`, while a
       dash between spaces leaves one space. A line of nothing else becomes empty.
     """
-    if not variant:
+    if not folding:
         return text
     text = normalise(text)
-    if Variant.CASE_FOLDED in variant:
+    if Folding.CASE_FOLDED in folding:
         text = normalise(text.casefold())
-    if Variant.PUNCTUATION_FREE in variant:
+    if Folding.PUNCTUATION_FREE in folding:
         text = normalise("".join(character for character in text if not is_punctuation(character)))
     return text
 

@@ -21,7 +21,7 @@ from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, UniqueNames, decode, p
 from spikehtr.data.samples import ImportReport
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.evaluating import Evaluation, named, with_short_sets
+from spikehtr.evaluation.evaluation import Evaluation, named, with_short_sets
 from spikehtr.evaluation.predict import Prediction
 from spikehtr.text import normalise
 from spikehtr.weights import BUNDLED

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-_RAW, _MENDED = "#d55e00", "#0072b2"
+from spikehtr.plotting import BLUE, ORANGE, new_figure, plain_axes
 
 
 def draw_reliability(calibration: dict[str, Any]) -> Figure:
     """`calibration_summary` as two panels, characters and words; a dot a bin, the larger the more it holds."""
-    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    kinds = [("raw", "as the network says", _RAW)]
+    figure = new_figure(7.2, 3.4, dpi=100)
+    kinds = [("raw", "as the network says", ORANGE)]
     if calibration["temperature"] != 1.0:
-        kinds.append(("calibrated", f"at temperature {calibration['temperature']:.2f}", _MENDED))
-    for panel, name in zip(figure.subplots(1, 2, sharey=True), ("characters", "words"), strict=True):
+        kinds.append(("calibrated", f"at temperature {calibration['temperature']:.2f}", BLUE))
+    panels = figure.subplots(1, 2, sharey=True)
+    for panel, name in zip(panels, ("characters", "words"), strict=True):
         panel.plot([0, 1], [0, 1], color="0.7", linewidth=1, linestyle="--")
         part = calibration[name]
         for kind, label, colour in kinds:
@@ -28,8 +27,6 @@ def draw_reliability(calibration: dict[str, Any]) -> Figure:
             panel.scatter(sure, right, s=sizes, color=colour, alpha=0.6, linewidths=0)
         panel.set(xlim=(0, 1), ylim=(0, 1.02), xlabel=f"confidence of {name}")
         panel.legend(frameon=False, loc="upper left", fontsize=8)
-        panel.grid(color="0.92")
-        panel.spines[["top", "right"]].set_visible(False)
-        if name == "characters":
-            panel.set_ylabel("share that is right")
+    plain_axes(*panels)
+    panels[0].set_ylabel("share that is right")
     return figure

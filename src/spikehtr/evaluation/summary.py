@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from spikehtr.evaluation.confusions import Confusions, confusions
+from spikehtr.evaluation.confusions import confusions
 from spikehtr.evaluation.intervals import FEW, LEVEL, SAMPLES, bootstrap_interval
 from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.rates import Edits, Variant, character_edits, total, word_edits
+from spikehtr.evaluation.rates import Edits, Folding, character_edits, finite, total, word_edits
 
 Counted = Callable[[str, str], Edits]
 
-_FOLDED, _FREE = Variant.CASE_FOLDED, Variant.PUNCTUATION_FREE
-_VARIANTS = (_FOLDED, _FREE, _FOLDED | _FREE)
+_FOLDED, _FREE = Folding.CASE_FOLDED, Folding.PUNCTUATION_FREE
+_FOLDINGS = (_FOLDED, _FREE, _FOLDED | _FREE)
 _WHITESPACE, _SPLIT = "WER, whitespace words", "WER, punctuation split"
 
 # The three rates that two models are compared by.
@@ -29,10 +27,19 @@ MAIN: dict[str, Counted] = {
 # Once punctuation is out there is none to split off, so words without it are counted one way only.
 RATES: dict[str, Counted] = {
     **MAIN,
-    **{f"CER, {v.label}": partial(character_edits, variant=v) for v in _VARIANTS},
-    **{f"{_WHITESPACE}, {v.label}": partial(word_edits, tokens="whitespace", variant=v) for v in _VARIANTS},
-    f"{_SPLIT}, {_FOLDED.label}": partial(word_edits, tokens="punctuation", variant=_FOLDED),
+    **{f"CER, {v.label}": partial(character_edits, folding=v) for v in _FOLDINGS},
+    **{f"{_WHITESPACE}, {v.label}": partial(word_edits, tokens="whitespace", folding=v) for v in _FOLDINGS},
+    f"{_SPLIT}, {_FOLDED.label}": partial(word_edits, tokens="punctuation", folding=_FOLDED),
 }
+
+
+class InDocument(Protocol):
+    """A line that says where it comes from."""
+
+    @property
+    def set(self) -> str: ...
+    @property
+    def document(self) -> str | None: ...
 
 
 def summarise(predictions: Sequence[Prediction]) -> dict[str, Any]:
@@ -40,8 +47,8 @@ def summarise(predictions: Sequence[Prediction]) -> dict[str, Any]:
     there are several, and all confusions, errors by character and errors by length."""
     names = list(dict.fromkeys(p.set for p in predictions))
     sets = {name: rates_of([p for p in predictions if p.set == name]) for name in names}
-    found = confusions((p.reference, p.text) for p in predictions)
-    return rates_of(predictions) | {"sets": sets if len(sets) > 1 else {}} | _confusions(found)
+    errors = confusions((p.reference, p.text) for p in predictions)
+    return rates_of(predictions) | {"sets": sets if len(sets) > 1 else {}} | errors
 
 
 def rates_of(predictions: Sequence[Prediction]) -> dict[str, Any]:
@@ -58,10 +65,10 @@ def rates_of(predictions: Sequence[Prediction]) -> dict[str, Any]:
     }
 
 
-def clusters_of(predictions: Sequence[Prediction]) -> list[Hashable] | None:
+def clusters_of(lines: Sequence[InDocument]) -> list[Hashable] | None:
     """What is resampled together: each line's document, None where that is unknown; None for all where fewer than two
     documents are known. Two sets' documents of one name are two."""
-    known = [None if p.document is None else (p.set, p.document) for p in predictions]
+    known = [None if p.document is None else (p.set, p.document) for p in lines]
     return list(known) if len(set(known) - {None}) > 1 else None
 
 
@@ -71,11 +78,6 @@ def resampling(predictions: Sequence[Prediction]) -> dict[str, Any]:
     units = len(set(clusters) - {None}) + clusters.count(None) if clusters else len(predictions)
     unit = "documents" if clusters else "lines"
     return {"resampled": unit, "units": units, "too_few": units < FEW, "level": LEVEL, "resamples": SAMPLES}
-
-
-def finite(number: float) -> float | None:
-    """A number that JSON can hold: a rate without any reference is None, and so is what is not known."""
-    return number if math.isfinite(number) else None
 
 
 def visible(character: str) -> str:
@@ -96,36 +98,3 @@ def _rate(edits: list[Edits], clusters: Sequence[Hashable] | None) -> dict[str, 
     interval = bootstrap_interval(edits, clusters)
     bounds = [interval.low, interval.high] if interval.possible else None
     return {"rate": finite(whole.rate), "interval": bounds, "errors": whole.errors, "length": whole.length}
-
-
-def _confusions(found: Confusions) -> dict[str, Any]:
-    kinds: dict[str, dict[tuple[str | None, str | None], int]] = {
-        "substitutions": {(reference, read): count for (reference, read), count in found.substitutions.items()},
-        "deletions": {(reference, None): count for reference, count in found.deletions.items()},
-        "insertions": {(None, read): count for read, count in found.insertions.items()},
-    }
-    errors = Counter({kind: sum(counts.values()) for kind, counts in kinds.items()})
-    return {
-        "errors": {"all": errors.total(), **errors},
-        "confusions": {
-            kind: [
-                {"reference": reference, "read": read, "count": count, "share": count / errors.total()}
-                for (reference, read), count in counts.items()
-            ]
-            for kind, counts in kinds.items()
-        },
-        "characters": [
-            {"character": c.character, "count": c.count, "errors": c.errors, "rate": c.rate} for c in found.characters
-        ],
-        "lengths": [
-            {
-                "low": b.low,
-                "high": b.high,
-                "lines": b.lines,
-                "errors": b.edits.errors,
-                "characters": b.edits.length,
-                "rate": finite(b.edits.rate),
-            }
-            for b in found.lengths
-        ],
-    }

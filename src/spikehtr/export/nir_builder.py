@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from spikehtr.config import LIFConfig
+from spikehtr.errors import SpikeHTRError
 from spikehtr.export.tracing import need
 
 DT = 1.0  # length of a step, in the unit that tau is given in
@@ -79,7 +80,11 @@ class NirBuilder:
 
     def neuron(self, config: LIFConfig, shape: Shape, burst: int = 1) -> Any:
         """One that fires up to `burst` times is so many, for a network of one step: none has anything to forget."""
-        assert burst == 1 or self.timesteps == 1
+        if burst > 1 and self.timesteps > 1:
+            raise SpikeHTRError(
+                "NIR has no neuron that fires several times in one of several steps: export a network with "
+                "model.timesteps=1, or one trained with model.encoder.pw1_burst=1 and model.mixer.burst=1"
+            )
 
         def all_of(value: float) -> Array:
             return np.full(shape, value, np.float32)

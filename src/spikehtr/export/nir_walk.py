@@ -120,18 +120,12 @@ def _spiking_conv(plan: NirBuilder, name: str, module: SpikingConv2d, x: str) ->
 
 
 def _fires(plan: NirBuilder, name: str, neuron: nn.Module, x: str, *reader: tuple[str, object]) -> str:
-    """A neuron and what alone reads its spikes, where given: one part, unless it fires bursts in several steps, which
-    NIR has not: all of a burst's spikes reset one membrane. Where a network has no neuron, x goes on."""
+    """A neuron and what alone reads its spikes, where given: one part. Where a network has no neuron, x goes on."""
     if isinstance(neuron, nn.Identity):
         assert not reader
         return x
     assert isinstance(neuron, MultiStepLIF)
-    c, shape = neuron.config, plan.shapes[x]
-    if neuron.burst == 1 or plan.timesteps == 1:
-        return plan.part(x, (name, plan.neuron(c, shape, neuron.burst)), *reader)
-    numbers = {"decay": c.decay, "threshold": c.threshold, "burst": neuron.burst, "burst_step": c.burst_step}
-    fired = plan.host(name, "bursts", [x], shape, **numbers)
-    return plan.part(fired, *reader) if reader else fired
+    return plan.part(x, (name, plan.neuron(neuron.config, plan.shapes[x], neuron.burst)), *reader)
 
 
 def _norm_and_fire(plan: NirBuilder, name: str, module: SpikingConv2d, h: str) -> str:

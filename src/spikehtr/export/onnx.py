@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.export import ExportedProgram
 
 from spikehtr.errors import SpikeHTRError, reason_of
-from spikehtr.export import double, recurrent
-from spikehtr.export.reading import describe, parse, recognizer
+from spikehtr.export import double, graph_lstm
+from spikehtr.export.exported_reader import describe, parse, recognizer
 from spikehtr.export.tracing import INPUTS, OUTPUTS, need, quiet, trace
 from spikehtr.files import whole_file
 from spikehtr.recognizer import Recognizer
@@ -33,10 +33,10 @@ def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: 
     onnx, _ = need("onnx", "onnxscript")
     if kind == "fp64" and loaded.config.model.neuron == "gelu":
         raise SpikeHTRError("onnxruntime has no GELU in fp64; without spikes rounding decides no text, so take fp32")
-    if kind == "fp64" and any(isinstance(module, nn.LSTM) for module in loaded.net.modules()):
+    if kind == "fp64" and graph_lstm.has_lstms(loaded.net):
         raise SpikeHTRError("onnxruntime has no LSTM in fp64; without spikes rounding decides no text, so take fp32")
     net = copy.deepcopy(loaded.net).double() if kind == "fp64" else loaded.net
-    model = translate(trace(net, channels, "operation"), INPUTS, OUTPUTS)
+    model = translate(trace(graph_lstm.with_graph_lstms(net), channels), INPUTS, OUTPUTS)
     _tidy(model)
     if kind == "fp64":
         double.narrow(model)
@@ -122,5 +122,5 @@ def _translations() -> dict[Any, Any]:
     return {
         torch.ops.aten.sort.stable: sort_stable,
         torch.ops.aten.cummax.default: cummax,
-        torch.ops.spikehtr.lstm.default: recurrent.translation(op),
+        torch.ops.spikehtr.lstm.default: graph_lstm.translation(op),
     }

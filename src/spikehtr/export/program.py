@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from spikehtr.errors import SpikeHTRError, reason_of
-from spikehtr.export.reading import describe, parse, recognizer
+from spikehtr.export.exported_reader import describe, parse, recognizer
+from spikehtr.export.graph_lstm import has_lstms
 from spikehtr.export.tracing import quiet, trace
 from spikehtr.files import whole_file
 from spikehtr.recognizer import Recognizer
@@ -23,6 +24,8 @@ _HEADER = ("format", "version", "config", "charset", "notes", "channels", "preci
 
 def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1) -> None:
     """Write the network as a .pt2 file; its header lies beside the graph, as extra files."""
+    if has_lstms(loaded.net):
+        raise SpikeHTRError("torch.export has LSTMs for lines of one length only: export this network as onnx")
     program = trace(loaded.net, channels)
     for node in program.graph.nodes:
         for about in _ABOUT:

@@ -1,16 +1,15 @@
-"""An exported network run from its .nir file and its manifest alone: a second implementation, for one unpadded line.
+"""An exported network run from its .nir file and its manifest alone, one unpadded line at a time.
 
 It is slow and plain. It shows that the two files are enough, and how they go together; the docstring of an operation is
-what the manifest says of it. Nothing here comes from `model/`.
+what the manifest says of it. Parts and what stands between them are computed here; what a host does before the first
+part (gates) and for the whole line (the reduction) is computed by the functions that the network itself has for it.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from spikehtr import ops
+from spikehtr.config import ReducerConfig
 from spikehtr.errors import SpikeHTRError
-from spikehtr.export.simulate_gates import Parameters, inkcoder_gates, poisson_gates, repeat_gates, ttfs_gates
 from spikehtr.export.tracing import need
+from spikehtr.model import entry
+from spikehtr.model.inkcoder import to_gray
+from spikehtr.model.reducer import CTCLengthReducer
 
 FORMAT = "spikehtr-nir-2"
+Parameters = dict[str, Any]
 
 
 class Simulation:
@@ -55,8 +59,6 @@ class Simulation:
                     spikes[step["fires"]] = torch.stack(fired).sum(0)
             else:
                 values[step["name"]] = OPERATIONS[step["operation"]](step, *inputs)
-                if step["operation"] == "bursts":
-                    spikes[step["name"]] = values[step["name"]]
         return values[m["output"]], spikes
 
 
@@ -116,33 +118,64 @@ def _fire(node: Any, x: Tensor, dt: float) -> Tensor:
     return torch.stack(fired)
 
 
-def bursts(p: Parameters, x: Tensor) -> Tensor:
-    """The neuron whose membrane is v = decay * v + x, and v = 0 after a step in which it fired: a spike where
-    v >= threshold, and in the same step another for each burst_step that v is above it, `burst` at most."""
-    v, fired = torch.zeros_like(x[0]), []
-    for current in x:
-        v = p["decay"] * v + current
-        above = torch.stack([v - p["threshold"] - n * p["burst_step"] for n in range(p["burst"])])
-        fired.append((above >= 0).sum(0).to(x.dtype))
-        v = torch.where(v >= p["threshold"], torch.zeros_like(v), v)
-    return torch.stack(fired)
+def repeat_gates(p: Parameters, image: Tensor) -> Tensor:
+    """Gates of 1 at every step. [C, H, W] -> [T, 1, H, W], as of all gates."""
+    return torch.ones_like(image[:1]).expand(p["timesteps"], -1, -1, -1)
+
+
+def ttfs_gates(p: Parameters, image: Tensor) -> Tensor:
+    """A pixel's gate is 1 at step floor((1 - darkness) * T), counted from 0, and 0 else; darkness = 1 - grey level."""
+    return entry.ttfs_gates(1 - to_gray(image[None]), p["timesteps"])[:, 0]
+
+
+def poisson_gates(p: Parameters, image: Tensor) -> Tensor:
+    """1 where noise < darkness (1 - grey level). The noise of (t, y, x), counted from 0: h = 73856093 t + 19349663 y +
+    83492791 x + 1; three times h <- (((h >> 15) xor h) * 0x2C1B3C6D) mod 2^32; noise = (h >> 8) / 2^24."""
+    return entry.poisson_gates(1 - to_gray(image[None]), p["timesteps"], training=False)[:, 0]
+
+
+def inkcoder_gates(p: Parameters, image: Tensor) -> Tensor:
+    """Coarse-to-fine gates. With S(a, k, m) = sigmoid(k (a - m)), box(a, n) the mean over n x n pixels, edges repeated,
+    and quantiles linearly interpolated over the pixels: smooth = box(grey, blur); ink = 1 - clip((smooth - low) / (high
+    - low + 1e-6), 0, 1), low and high its q_low and q_high quantiles (0 everywhere where they are within 0.001). edge =
+    the larger of the Sobel magnitudes (kernels of unit gain, edges repeated, sqrt(gx^2 + gy^2 + 1e-12)) of smooth, and
+    of smooth averaged over edge_scale x edge_scale cells (edges repeated where cells are cut), enlarged bilinearly with
+    half-pixel centres; divided by its q_edge quantile + 1e-6 and clipped to [0, 1]; times S(ink, kappa_int, tau_int);
+    times S(box(of that, density), kappa_edge, tau_edge). At step t: raw = clip((1 - edge_weight) ink + edge_weight
+    edge, 0, 1); evidence = raw * S(box(raw, density), kappa_density, tau_density) ^ gamma_density; gate =
+    sigmoid(sharpness (evidence - theta))."""
+    theta, sharpness, weight = (
+        torch.tensor(p[name], dtype=image.dtype)[:, None, None, None] for name in ("theta", "sharpness", "edge_weight")
+    )
+    numbers = ops.Ink(**{name: p[name] for name in ops.Ink._fields})
+    width = torch.tensor([image.shape[-1]])
+    evidence = ops.ink_evidence(to_gray(image[None]), width, weight.flatten(), numbers)[:, 0]  # [T, 1, H, W]
+    return torch.sigmoid(sharpness * (evidence - theta))
+
+
+def reduce(p: Parameters, z: Tensor, preview: Tensor) -> Tensor:
+    """Fewer tokens, by the preview's logits. Label 0 is the blank. Position i is kept if its blank probability is below
+    tau or the entropy of its probabilities (nats) is above eta; if fewer than ceil(gamma * L) are kept, those with the
+    lowest blank probability follow, earlier ones first. Runs of the rest are cut from their first position into spans
+    of k, the last maybe shorter; each becomes their mean, weighted by 1 - blank probability + 1e-6. Mode none: all are
+    kept; merge-only: neither entropy nor gamma; prune-only: the rest is dropped, and if nothing is kept the first
+    position is."""
+    rules = ReducerConfig(**{name: p[name] for name in ReducerConfig.model_fields if name in p})
+    kept: Tensor = CTCLengthReducer(rules)(z[:, None], torch.tensor([z.shape[1]]), preview[None]).tokens[:, 0]
+    return kept
 
 
 def group_norm(p: Parameters, x: Tensor) -> Tensor:
     """Each step and each group of C / groups neighbouring channels: (x - mean) / sqrt(variance + eps) over all its
     values, then times weight plus bias, by channel."""
-    weight, bias = (torch.tensor(p[key], dtype=x.dtype)[:, None, None] for key in ("weight", "bias"))
-    grouped: Tensor = x.unflatten(1, (p["groups"], -1))  # [T, G, C/G, H, W]
-    mean = grouped.mean((2, 3, 4), keepdim=True)
-    variance = grouped.var((2, 3, 4), correction=0, keepdim=True)
-    return ((grouped - mean) / torch.sqrt(variance + p["eps"])).flatten(1, 2) * weight + bias
+    weight, bias = (torch.tensor(p[key], dtype=x.dtype) for key in ("weight", "bias"))
+    return F.group_norm(x, p["groups"], weight, bias, p["eps"])
 
 
 def layer_norm(p: Parameters, x: Tensor) -> Tensor:
     """Each vector: (x - mean) / sqrt(variance + eps) over its values, then times weight plus bias."""
     weight, bias = (torch.tensor(p[key], dtype=x.dtype) for key in ("weight", "bias"))
-    variance = x.var(-1, correction=0, keepdim=True)
-    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance + p["eps"]) * weight + bias
+    return F.layer_norm(x, weight.shape, weight, bias, p["eps"])
 
 
 def silu(p: Parameters, x: Tensor) -> Tensor:
@@ -207,36 +240,6 @@ def time_sum(p: Parameters, z: Tensor) -> Tensor:
     return torch.einsum("t,t...->...", torch.tensor(p["weights"], dtype=z.dtype), z)
 
 
-def reduce(p: Parameters, z: Tensor, preview: Tensor) -> Tensor:
-    """Fewer tokens, by the preview's logits. Label 0 is the blank. Position i is kept if its blank probability is below
-    tau or the entropy of its probabilities (nats) is above eta; if fewer than ceil(gamma * L) are kept, those with the
-    lowest blank probability follow, earlier ones first. Runs of the rest are cut from their first position into spans
-    of k, the last maybe shorter; each becomes their mean, weighted by 1 - blank probability + 1e-6. Mode none: all are
-    kept; merge-only: neither entropy nor gamma; prune-only: the rest is dropped, and if nothing is kept the first
-    position is."""
-    probabilities = preview.softmax(-1)
-    blank, size, mode = probabilities[:, 0], len(preview), p["mode"]
-    other = probabilities[:, 1:].sum(-1)  # 1 - blank, with all its digits
-    kept = blank < p["tau"] if mode != "none" else torch.ones_like(blank, dtype=torch.bool)
-    if mode in ("keep-and-merge", "prune-only"):
-        kept = kept | (torch.special.entr(probabilities).sum(-1) > p["eta"])
-        least = math.ceil(Fraction(repr(p["gamma"])).limit_denominator(10**6) * size)
-        order = torch.sort((-other).masked_fill(kept, 1.0), stable=True).indices
-        for place in order[: max(0, least - int(kept.sum()))]:
-            kept[place] = True
-    if mode == "prune-only":
-        kept[0] = kept[0] or not kept.any()
-        return z[:, kept]
-    tokens, run = [], list[int]()
-    for place in range(size):
-        run.append(place)
-        if kept[place] or len(run) == p["k"] or place + 1 == size or kept[place + 1]:
-            ink = other[run] + 1e-6
-            tokens.append(torch.einsum("l,tld->td", ink / ink.sum(), z[:, run]))
-            run = []
-    return torch.stack(tokens, 1)
-
-
 def matched_mean(p: Parameters, qkv: Tensor) -> Tensor:
     """The last axis holds q, k, v one after another, each of `heads` heads. Head by head, for token i: y_i = q_i (sum
     over j of k_j v_j^T) / (1 + |q_i . sum over j of k_j|)."""
@@ -272,6 +275,6 @@ OPERATIONS: dict[str, Callable[..., Tensor]] = {
     for f in (
         *(inkcoder_gates, repeat_gates, poisson_gates, ttfs_gates, mean_pool, inject, silu, group_norm, mix_maximum),
         *(gated_sum, turn, attend_height, nudge_height, position_share, time_sum, reduce, layer_norm, matched_mean),
-        *(pass_keys, scale_by_sigmoid, third, blend, bursts),
+        *(pass_keys, scale_by_sigmoid, third, blend),
     )
 } | {"sum": total}

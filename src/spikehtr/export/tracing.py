@@ -19,7 +19,6 @@ from torch.export import Dim, ExportedProgram
 
 from spikehtr import ops
 from spikehtr.errors import SpikeHTRError, reason_of
-from spikehtr.export.recurrent import Way, with_graph_lstms
 from spikehtr.model.network import Network
 from spikehtr.model.spike_htr import SpikeHTR
 
@@ -66,7 +65,7 @@ class Frames(nn.Module):
         return out.logits[:, :longest], out.lengths, out.spans[:, :longest]
 
 
-def trace(net: Network, channels: int = 1, lstms: Way = "loop") -> ExportedProgram:
+def trace(net: Network, channels: int = 1) -> ExportedProgram:
     """`Frames` of a network as a torch.export program, for any number of lines and any width that is whole tokens."""
     c = net.config
     dtype = next(net.parameters()).dtype
@@ -75,7 +74,7 @@ def trace(net: Network, channels: int = 1, lstms: Way = "loop") -> ExportedProgr
     size, tokens = Dim("batch", min=1, max=_BATCH), Dim("tokens", min=1, max=c.max_width // net.stride)
     shapes = ({0: size, 3: net.stride * tokens}, {0: size})
     try:
-        return capture(Frames(with_graph_lstms(net.eval(), lstms)), (images, widths), shapes)
+        return capture(Frames(net.eval()), (images, widths), shapes)
     except Exception as error:
         if isinstance(net, SpikeHTR):  # must not happen
             raise

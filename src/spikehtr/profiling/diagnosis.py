@@ -10,12 +10,11 @@ import numpy as np
 
 from spikehtr.data.batching import Lines
 from spikehtr.evaluation.predict import Prediction
-from spikehtr.evaluation.rates import character_edits, total
-from spikehtr.evaluation.summary import finite
+from spikehtr.evaluation.rates import character_edits, finite, total
 from spikehtr.model.spike_htr import SpikeHTR
-from spikehtr.profiling.energy import PJ_BYTE, Row, Total, hybrid, ideal, totals
+from spikehtr.profiling.energy import PJ_BYTE, EnergyRow, EnergyTotal, hybrid, ideal, totals
 from spikehtr.profiling.firing import by_stage, distribution, global_rate, shares
-from spikehtr.profiling.recording import Measured, measure, with_changes
+from spikehtr.profiling.record_activity import Measured, measure, with_changes
 
 _FEW = 64  # lines that each other T is tried on
 _BYPASS = {"model.encoder.bypass": False}
@@ -40,8 +39,8 @@ class StepCost:
 class Diagnosis:
     about: dict[str, Any]
     measured: Measured
-    rows: list[Row]
-    totals: list[Total]
+    rows: list[EnergyRow]
+    totals: list[EnergyTotal]
     steps: list[StepCost]
 
     def to_dict(self) -> dict[str, Any]:

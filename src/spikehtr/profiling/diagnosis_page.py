@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spikehtr.evaluation.tables import percent
-from spikehtr.evaluation.writing import make_folder, write_json, write_table
-from spikehtr.files import whole_file
+from spikehtr.evaluation.rate_tables import percent
+from spikehtr.evaluation.write_report import write_json, write_table
+from spikehtr.files import make_folder
+from spikehtr.plotting import save_figure
 from spikehtr.profiling import published
 from spikehtr.profiling.diagnosis import Diagnosis
 from spikehtr.profiling.energy import E_AC, E_MAC, PJ_ADD_INT32, PJ_MAC_INT8, RHO, RHOS
-from spikehtr.profiling.figures import energy_figure, firing_figure
 from spikehtr.profiling.firing import Firing, by_stage, distribution, shares
+from spikehtr.profiling.firing_figures import energy_figure, firing_figure
 from spikehtr.report import HtmlReport, environment
 
 _TOP = 5
@@ -28,8 +29,7 @@ def write_diagnosis(folder: Path, found: Diagnosis, device: str, command: str | 
     made_by = environment(device)
     figures = (firing_figure(found.measured.firing), energy_figure(found.rows))
     for path, figure in zip(files[4:], figures, strict=True):
-        with whole_file(path) as temporary:
-            figure.savefig(temporary, format="png")
+        save_figure(figure, path)
     numbers = found.to_dict()
     write_json(files[1], numbers | {"environment": made_by, "command": command})
     write_table(

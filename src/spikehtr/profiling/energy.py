@@ -23,7 +23,7 @@ RHOS = (5.0, 10.0, 20.0, 30.0)
 
 
 @dataclass(frozen=True)
-class Row:
+class EnergyRow:
     """One accounting of the same lines; counts are means over lines."""
 
     name: str
@@ -41,20 +41,20 @@ class Row:
         return asdict(self) | {"ratio": self.ratio(), "ratio_at_rho": sweep}
 
 
-def hybrid(name: str, ledger: Ledger, note: str, binary: bool = False) -> Row:
+def hybrid(name: str, ledger: Ledger, note: str, binary: bool = False) -> EnergyRow:
     """Layers that read spikes as additions, all others dense."""
     n = ledger.lines
     macs = (ledger.dense - ledger.event_driven(binary)) / n
-    return Row(
+    return EnergyRow(
         name, ledger.dense / n, macs, ledger.additions(binary) / n, ledger.eligible_share(binary), _leaves_out(note)
     )
 
 
-def ideal(name: str, ledger: Ledger, firing: Sequence[Firing], note: str) -> Row:
+def ideal(name: str, ledger: Ledger, firing: Sequence[Firing], note: str) -> EnergyRow:
     """Everything but the stem as additions at the mean firing rate (the paper's Eq. for the ideal counts)."""
     n = ledger.lines
     rest = (ledger.dense - ledger.stem) / n
-    return Row(name, ledger.dense / n, ledger.stem / n, global_rate(firing) * rest, 1.0, _leaves_out(note))
+    return EnergyRow(name, ledger.dense / n, ledger.stem / n, global_rate(firing) * rest, 1.0, _leaves_out(note))
 
 
 def _leaves_out(note: str) -> str:
@@ -62,7 +62,7 @@ def _leaves_out(note: str) -> str:
 
 
 @dataclass(frozen=True)
-class Total:
+class EnergyTotal:
     """Energy of a line in microjoules, part by part."""
 
     name: str
@@ -79,7 +79,7 @@ class Total:
         return asdict(self) | {"whole": self.whole}
 
 
-def totals(ledger: Ledger, firing: Sequence[Firing], pj_byte: float = PJ_BYTE) -> list[Total]:
+def totals(ledger: Ledger, firing: Sequence[Firing], pj_byte: float = PJ_BYTE) -> list[EnergyTotal]:
     """What critics of the proxy ask for: an ordinary network that runs once, in fp32 and INT8, as the reference;
     the neurons' own arithmetic; the traffic of weights, maps and membranes."""
     n, steps = ledger.lines, ledger.timesteps
@@ -112,8 +112,8 @@ def totals(ledger: Ledger, firing: Sequence[Firing], pj_byte: float = PJ_BYTE) -
     ]
 
 
-def _total(name: str, arithmetic: float, neurons: float, memory: float, note: str) -> Total:
-    return Total(name, arithmetic / 1e6, neurons / 1e6, memory / 1e6, note)
+def _total(name: str, arithmetic: float, neurons: float, memory: float, note: str) -> EnergyTotal:
+    return EnergyTotal(name, arithmetic / 1e6, neurons / 1e6, memory / 1e6, note)
 
 
 @dataclass(frozen=True)

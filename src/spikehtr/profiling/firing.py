@@ -20,8 +20,8 @@ from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.masking import valid_mask
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.model.watching import watch
-from spikehtr.profiling.extent import Extent
-from spikehtr.profiling.names import ENCODER, MIXER, group, spiking_modules
+from spikehtr.profiling.paper_names import ENCODER, MIXER, group, spiking_modules
+from spikehtr.profiling.watched_layers import Extent
 
 
 @dataclass

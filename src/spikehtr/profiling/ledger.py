@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from spikehtr.model.masking import valid_mask
 from spikehtr.model.spike_htr import SpikeHTR
-from spikehtr.profiling.counts import LARGEST_COUNT, component, watched_layers
-from spikehtr.profiling.extent import Extent
+from spikehtr.profiling.watched_layers import Extent, component, watched_layers
 
+LARGEST_COUNT = 16
 _LOOK = 4096  # values looked at first: an analog map shows in them
 ONCE = ("stem", "head")  # run once a line; everything else once a timestep
 

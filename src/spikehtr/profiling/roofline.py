@@ -25,8 +25,7 @@ multiply-accumulate, twice that backward, all at the rate of a large matrix prod
 these choices can only make the floor lower, and so the share of it that is reached smaller.
 
 The roofline is the sum over operations of max(bytes / bandwidth, FLOPs / rate). An operation waits for the one before
-it, so a pass that only moves bytes cannot lend its idle arithmetic to a product that comes later. `overlapped` is the
-looser bound max(all bytes / bandwidth, all FLOPs / rate), as if it could.
+it, so a pass that only moves bytes cannot lend its idle arithmetic to a product that comes later.
 """
 
 from __future__ import annotations
@@ -49,10 +48,9 @@ from spikehtr.model.masking import MaskedGroupNorm, TokenNorm
 from spikehtr.model.mixer import MatchedMean, MixerBlock
 from spikehtr.model.network import Network
 from spikehtr.model.watching import watch
-from spikehtr.profiling.counts import layer_call, layer_macs
+from spikehtr.profiling.watched_layers import PRODUCTS, layer_macs, watched_layers
 from spikehtr.training.muon import matrices_of
 
-_PRODUCTS = (nn.Conv1d, nn.Conv2d, nn.Linear, MatchedMean)
 _NORMS = (MaskedGroupNorm, TokenNorm)
 _PASSES = (nn.LayerNorm, nn.BatchNorm2d, Entry, DownMix, DualResolutionFusion, HeightPool, ConvMix2d, MixerBlock)
 _STATE = 9  # fp32 numbers AdamW and the average move for each parameter: five read, four written; Muon two fewer
@@ -103,10 +101,6 @@ class Roofline:
         """The roofline: one operation after the other."""
         return sum(max(op.moved / ceilings.bandwidth, op.flops / ceilings.rate) for op in self.ops)
 
-    def overlapped(self, ceilings: Ceilings) -> float:
-        """As if every operation could run beside every other."""
-        return max(self.moved / ceilings.bandwidth, self.flops / ceilings.rate)
-
 
 class OpTable:
     """Operations seen so far, keyed by module, number of the call within a pass, and direction."""
@@ -123,9 +117,6 @@ class OpTable:
         """Add one call; a later pass over other lines adds to the same rows (`calls` is cleared in between)."""
         call = self.calls[name]
         self.calls[name] += 1
-        if isinstance(module, nn.LSTM):  # tokens, and the last states beside them
-            output = output[0]
-        inputs, output = layer_call(module, inputs, output)
         learns = output.requires_grad
         if isinstance(module, nn.BatchNorm2d) and not module.training:
             return
@@ -139,7 +130,7 @@ class OpTable:
             read = inputs[0].numel()
             forward = (flops, read + output.numel(), weights)
             backward = (2 * flops, output.numel() + 2 * read, 2 * weights)
-        elif isinstance(module, _PRODUCTS):
+        elif isinstance(module, PRODUCTS):
             x_learns = inputs[0].requires_grad
             read, weights = sum(x.numel() for x in inputs), sum(p.numel() for p in module.parameters())
             flops = 2 * layer_macs(module, inputs[0], output)
@@ -180,19 +171,15 @@ def counted_ops(net: nn.Module, itemsize: int) -> Iterator[OpTable]:
     """While open, every forward pass of `net` adds to the yielded table; closing removes all hooks."""
     table = OpTable(itemsize)
 
-    def called(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
-        return lambda module, inputs, output: table.see(name, module, inputs, output)
+    def hear(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if not isinstance(module, _NORMS):  # a token norm is a layer norm, too
+            table.see(name, module, inputs, output)
 
-    def counts(module: nn.Module) -> bool:
-        return isinstance(module, (*_PRODUCTS, *_PASSES, nn.LSTM, Attention)) and not isinstance(module, _NORMS)
-
-    handles = [m.register_forward_hook(called(name)) for name, m in net.named_modules() if counts(m)]
-    try:
-        with watch(net, lambda name, module, x, y: table.see(name, module, (x,), y), *_NORMS):
-            yield table
-    finally:
-        for handle in handles:
-            handle.remove()
+    with (
+        watched_layers(net, hear, (*PRODUCTS, *_PASSES)),
+        watch(net, lambda name, module, x, y: table.see(name, module, (x,), y), *_NORMS),
+    ):
+        yield table
 
 
 def step_roofline(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from spikehtr.data.compiling import left_out, open_lines, tell_once
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import read_json, whole_file
-from spikehtr.studies.tasks import FAILED, LOG, STOPPED, Task
+from spikehtr.studies.study_plan import FAILED, LOG, STOPPED, Task
 from spikehtr.training.records import DATA
 
 Say = Callable[[str], None]

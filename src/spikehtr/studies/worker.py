@@ -15,23 +15,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from filelock import FileLock, Timeout
 
-from spikehtr.config import Config
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.evaluating import evaluate_lines
-from spikehtr.evaluation.writing import write_evaluation
+from spikehtr.evaluation.evaluation import evaluate_lines
+from spikehtr.evaluation.write_report import write_evaluation
 from spikehtr.files import read_json, write_json
 from spikehtr.model.spike_htr import SpikeHTR
-from spikehtr.profiling.baseline_counts import count_baseline
-from spikehtr.profiling.counts import run as count_layers
+from spikehtr.profiling.counts import dense_macs
 from spikehtr.profiling.diagnosis import some
 from spikehtr.profiling.firing import distribution
-from spikehtr.profiling.recording import measure
-from spikehtr.studies.tasks import LOG, RESULT, STOPPED, Task
+from spikehtr.profiling.record_activity import measure
+from spikehtr.studies.study_plan import LOG, RESULT, STOPPED, Task
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.datasets import split_rows
 from spikehtr.training.devices import make_fabric
@@ -136,7 +133,7 @@ def _facts(task: Task, model: Loaded, device: str) -> dict[str, Any]:
         "data": task.data,
         "seed": task.seed,
         "parameters": sum(p.numel() for p in model.net.parameters()),
-        "macs": _macs(task.config, model.net.vocab_size, ratio),
+        "macs": dense_macs(task.config, model.net.vocab_size, task.config.data.max_width, ratio),
         "firing_rate": _firing_rate(task, model, device),
         "minutes": last["seconds"] / 60,
         "steps": last["step"],
@@ -145,16 +142,6 @@ def _facts(task: Task, model: Loaded, device: str) -> dict[str, Any]:
         "device": made.get("device", device),
         "digest": model.notes["data"]["digest"] if task.train else _split(task, model, "test").store.digest(),
     }
-
-
-def _macs(config: Config, vocab_size: int, ratio: float) -> int:
-    """Dense MACs of a line as wide as lines may be, the sequence part at the ratio that was measured."""
-    width = config.data.max_width
-    if config.model.arch != "spike-htr":
-        return count_baseline(config, vocab_size, width, ratio).dense_macs
-    with torch.random.fork_rng(devices=[]):
-        net = SpikeHTR(config.model, vocab_size).eval()
-    return sum(row.macs for row in count_layers(net, width, ratio)[0])
 
 
 def _firing_rate(task: Task, model: Loaded, device: str) -> float | None:

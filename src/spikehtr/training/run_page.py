@@ -12,9 +12,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from spikehtr.data.batching import Lines
 from spikehtr.evaluation.calibration import file_notes
-from spikehtr.evaluation.evaluating import Evaluation, evaluate_lines
-from spikehtr.evaluation.tables import CALIBRATION_HEAD, calibration_note, calibration_rows
-from spikehtr.evaluation.writing import write_evaluation
+from spikehtr.evaluation.evaluation import Evaluation, evaluate_lines, worst_first
+from spikehtr.evaluation.rate_tables import CALIBRATION_HEAD, calibration_note, calibration_rows
+from spikehtr.evaluation.write_report import show_worst, write_evaluation
 from spikehtr.report import HtmlReport
 from spikehtr.training.log import read_log
 from spikehtr.training.loop import BEST
@@ -48,16 +48,16 @@ def finish(
             notes = file_notes(evaluation.summary, data["sources"], "validation")
             update_notes(folder / BEST, notes)
             model = model._replace(notes=model.notes | notes)
-        written = write_evaluation(folder / VALIDATION, evaluation, worst, environment["command"])
+        write_evaluation(folder / VALIDATION, evaluation, worst, environment["command"])
         _add_rates(page, evaluation)
     write_card(folder / CARD, model, BEST)
     figure = draw_curves(rows)
     figure.savefig(folder / CURVES, dpi=110)
     page.heading("Learning curves")
     page.figure((folder / CURVES).read_bytes(), "Loss, validation CER and learning rate against the step")
-    if evaluation is not None and (sheet := folder / VALIDATION / "worst.png") in written:
+    if evaluation is not None and (chosen := worst_first(evaluation.predictions)[:worst]):
         page.heading("Worst validation lines")
-        page.figure(sheet.read_bytes(), "The validation lines with the highest character error rate")
+        show_worst(page, evaluation, chosen)
     with page.details("All settings"):
         page.code((folder / "config.yaml").read_text(encoding="utf-8"))
     page.foot({name: value for name, value in environment.items() if name not in ("command", "seed")})
