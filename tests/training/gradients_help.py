@@ -27,9 +27,9 @@ def main(file: str, out: str, nodes: str) -> None:
     run = TrainingRun(
         config, Lines(store, store.rows(), store.charset, config.data.max_width), None, Path(out).parent, fabric
     )
-    run.take.net.train()
+    run.train_step.net.train()
     batch, indices = next(iter(run._batches(0)))
-    run.take.learn(batch, 0, indices)
+    run.train_step.learn(batch, 0, indices)
     if run.leads:
         found = {name: one.grad for name, one in run.net.named_parameters() if one.grad is not None}
         save_file({name: gradient.contiguous() for name, gradient in found.items()}, out)
