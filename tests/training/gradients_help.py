@@ -30,7 +30,7 @@ def main(file: str, out: str, nodes: str) -> None:
     run.train_step.net.train()
     batch, indices = next(iter(run._batches(0)))
     run.train_step.learn(batch, 0, indices)
-    if run.leads:
+    if fabric.is_global_zero:
         found = {name: one.grad for name, one in run.net.named_parameters() if one.grad is not None}
         save_file({name: gradient.contiguous() for name, gradient in found.items()}, out)
     fabric.barrier()

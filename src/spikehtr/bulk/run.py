@@ -125,6 +125,7 @@ def _cluster(ray: Any, options: BulkOptions) -> Iterator[None]:
         cores = (options.workers or available_cores()) + (options.readers or 1) * options.reader_cpus + 4
         own = {"num_cpus": round(cores), "include_dashboard": False, "object_store_memory": _object_store()}
         connect = partial(ray.init, "local", **own)
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 lets anything else on the machine starve them
         os.environ.update(variables)  # its processes are ours, and have our environment
     for attempt in range(1, _STARTS + 1):
         try:
