@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 import typer
 from typer.core import TyperGroup
 
+from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight
 from spikehtr.cli.transcribe import Finder, Form
 from spikehtr.errors import SpikeHTRError
 
@@ -46,6 +47,9 @@ def run(
     model: Annotated[
         Optional[Path], typer.Option("--model", "-m", help="Model file (.safetensors). (default: bundled)")
     ] = None,
+    lm: LanguageModelFile = None,
+    beam: Beam = None,
+    lm_weight: LMWeight = None,
     form: Annotated[Form, typer.Option("--format", "-f", help="Of the documents that are kept.")] = Form.page,
     address: Annotated[
         Optional[str],
@@ -101,10 +105,12 @@ def run(
         "dpi": dpi,
     }
     described |= {"straighten": level, "precision": precision, "min_confidence": min_confidence}
+    described |= {"lm": lm, "beam": beam, "lm_weight": lm_weight}
+    lm = str(Path(lm).absolute()) if lm and Path(lm).exists() else lm  # wherever the reader runs
     report = run_bulk(
         inputs or [],
         output,
-        partial(load_recognizer, chosen, device, precision, straighten),
+        partial(load_recognizer, chosen, device, precision, straighten, (lm, beam, lm_weight)),
         LineFitting(config.model.height, config.data.max_width, level),
         ReadOptions(segmenter_named(segmenter.value), dpi=dpi),
         PageFormat(form.value, min_confidence),
@@ -121,15 +127,19 @@ def run(
 
 
 def load_recognizer(
-    model: str, device: str, precision: Literal["auto", "fp32", "bf16", "fp64"], straighten: bool | None
+    model: str,
+    device: str,
+    precision: Literal["auto", "fp32", "bf16", "fp64"],
+    straighten: bool | None,
+    language: tuple[str | None, int | None, float | None],
 ) -> Recognizer:
-    """The reader of an actor, on the GPU that Ray gave it."""
+    """The reader of an actor, on the GPU that Ray gave it. `language`: its model, beam and weight."""
     import torch
 
     from spikehtr.recognizer import Recognizer
 
     where = "cuda" if device == "auto" and torch.cuda.is_available() else "cpu" if device == "auto" else device
-    return Recognizer.load(model, where, precision, straighten)
+    return Recognizer.load(model, where, precision, straighten, *language)
 
 
 @app.command()

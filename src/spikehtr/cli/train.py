@@ -66,6 +66,14 @@ def train(
     allow_unknown: options.AllowUnknown = False,
     machine_lines: options.MachineLines = False,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Worst lines shown in the report, as pictures.")] = 20,
+    lm: Annotated[
+        bool,
+        typer.Option(
+            "--lm",
+            help="Make a language model of the training lines, too; if it helps on the validation lines, the model's "
+            "file carries it.",
+        ),
+    ] = False,
     half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
     device: options.Device = "auto",
     devices: Annotated[int, typer.Option("--devices", min=1, help="How many GPUs, or CPU processes, to use.")] = 1,
@@ -125,7 +133,7 @@ def train(
         assert data is not None
         mode, limits = charset or "extend", (max_steps, max_minutes)
         how = (resume, allow_unknown, half)
-        job = Job(config, data, output, start, mode, *limits, *how, save_every, worst, teacher, machine_lines)
+        job = Job(config, data, output, start, mode, *limits, *how, save_every, worst, teacher, machine_lines, lm)
     job.claim_folder()
     fabric = make_fabric(chosen, devices, job.config.training.precision, nodes)
     fabric.launch()

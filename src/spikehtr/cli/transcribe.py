@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import pick_device
+from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight, pick_device
 from spikehtr.cli.progress import page_progress
 from spikehtr.errors import SpikeHTRError
 
@@ -54,6 +54,9 @@ def transcribe(
         Optional[Path],
         typer.Option("--model", "-m", help="Model file (.safetensors). (default: bundled, the one that comes along)"),
     ] = None,
+    lm: LanguageModelFile = None,
+    beam: Beam = None,
+    lm_weight: LMWeight = None,
     form: Annotated[
         Optional[Form], typer.Option("--format", "-f", help="What to write. (default: text; page with --lines-only)")
     ] = None,
@@ -135,6 +138,9 @@ def transcribe(
             "--precision": precision != "auto",
             "--device": device != "auto",
             "--batch-size": batch_size,
+            "--lm": lm,
+            "--beam": beam,
+            "--lm-weight": lm_weight is not None,
         }
         _check_unread(form, unused)
     if confidences and form is not Form.text:
@@ -161,7 +167,9 @@ def transcribe(
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
-    recognizer = None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision, straighten)
+    recognizer = (
+        None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision, straighten, lm, beam, lm_weight)
+    )
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     if recognizer is not None and precision == "auto" and recognizer.precision == "bf16":
         typer.echo("reading in bf16, which is faster here; --precision fp32 rounds less", err=True)

@@ -163,7 +163,8 @@ def _text_line(place: LinePlace, line: Line | None, given: bool) -> TextLine:
     words = _words_of(line, place)
     text = clean(" ".join(word.text for word in words))
     name = place.id if given else noted_id(place.id, text)
-    return TextLine(name, place.outline, place.baseline, words, line.confidence)
+    alternatives = tuple(other._replace(text=clean(other.text)) for other in line.alternatives)
+    return TextLine(name, place.outline, place.baseline, words, line.confidence, alternatives=alternatives)
 
 
 def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
@@ -178,6 +179,6 @@ def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
     assert place.ink is not None  # `cut_lines` put it there
     boxes = place_characters(place.ink, place.outline, [[(c.x0, c.x1) for c in word] for word in words])
     return tuple(
-        Word(tuple(Glyph(c.character, c.confidence, box) for c, box in zip(word, places, strict=True)))
+        Word(tuple(Glyph(c.character, c.confidence, box, c.alternatives) for c, box in zip(word, places, strict=True)))
         for word, places in zip(words, boxes, strict=True)
     )
