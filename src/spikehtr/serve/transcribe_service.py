@@ -160,7 +160,7 @@ class Service:
             raise RequestError(415, "unsupported", f"the image cannot be read: {error}", "send a sound image") from None
         sheet = _given_sheet(gray, given) if given is not None else found_sheet("image", gray, find_lines, mode)
         regions, fitted = cut_lines(model.fitting, sheet)
-        return OpenedImage(model, sheet._replace(gray=Image.new("1", gray.size)), regions, fitted)
+        return OpenedImage(model, sheet._replace(gray=None), regions, fitted)
 
     def _check(self, data: bytes) -> None:
         """The size that an image claims, before anything is decoded."""
