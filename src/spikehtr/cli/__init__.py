@@ -14,6 +14,7 @@ from spikehtr.cli.config import config
 from spikehtr.cli.evaluate import evaluate
 from spikehtr.cli.inspect import inspect
 from spikehtr.cli.profile import profile
+from spikehtr.cli.serve import serve
 from spikehtr.cli.study import study
 from spikehtr.cli.train import train
 from spikehtr.cli.transcribe import transcribe
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (transcribe, train, evaluate, study, config, inspect, profile, bench):
+for verb in (transcribe, train, evaluate, study, config, inspect, profile, bench, serve):
     app.command()(verb)
 app.add_typer(data.app, name="data")
 app.add_typer(lm.app, name="lm")

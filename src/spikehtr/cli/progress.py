@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,12 +87,33 @@ class TrainingProgress:
         self._say, self._bar = say, bar
         self._loss = ""  # as last told
         self._said, self._lines = time.monotonic(), 0  # when the last line was said, and how many within epochs
+        self._read = 0  # lines, before the first batch
+        self._begun = threading.Event()
+
+    @contextmanager
+    def told_before_the_first_batch(self) -> Iterator[None]:
+        """Within the block a line is said now and then until there is something to tell; a batch may take minutes."""
+
+        def wait() -> None:
+            for seconds in _QUIET:
+                if self._begun.wait(seconds):
+                    return
+                read = f" ({self._read} lines read so far)" if self._read else ""
+                self._say(f"the first batch is not done yet{read}: after it speed and time left are told")
+
+        threading.Thread(target=wait, daemon=True).start()
+        try:
+            yield
+        finally:
+            self._begun.set()
 
     def reading(self, lines: int) -> None:
+        self._read = lines
         if self._bar is not None:
             self._bar(0.0, f"reading lines, {lines} so far")
 
     def tell(self, told: LogEntry) -> None:
+        self._begun.set()
         self._loss = f"loss {told.values['loss']:.4f}"
         if told.epoch_ended:
             cer = "" if told.cer is None else f", validation CER {told.cer:.2%}{' (best)' if told.best else ''}"
@@ -100,6 +122,7 @@ class TrainingProgress:
             self._said = time.monotonic()
 
     def beat(self, pulse: RunProgress) -> None:
+        self._begun.set()
         what = "validating" if pulse.validating else f"epoch {pulse.epoch}"
         what += f", {pulse.done} of {pulse.of} {'lines' if pulse.validating else 'batches'}"
         left = f", about {spoken(_left(pulse))} left" if pulse.progress else ""
@@ -119,7 +142,9 @@ def training_progress(say: Callable[[str], None]) -> Iterator[TrainingProgress]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield TrainingProgress(say, None)
+        shown = TrainingProgress(say, None)
+        with shown.told_before_the_first_batch():
+            yield shown
         return
     # The time left is ours: rich forgets steps that are more than half a minute ago, and a step may take longer.
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

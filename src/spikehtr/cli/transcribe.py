@@ -252,7 +252,8 @@ def _left(state: FileState, number: int) -> str:
     if state is FileState.CHANGED:
         return f"{_several(number, 'result')} left alone, changed since written ({replaces})"
     if state is FileState.READ_ONLY:
-        return f"{files} left alone, read-only (make them writable, or give another folder)"
+        which = "it" if number == 1 else "them"
+        return f"{files} left alone, read-only (make {which} writable, or give another folder)"
     reason = f"by another program or an earlier version, or {FILE} was deleted"
     return f"{files} left alone, not known as ours: {reason} (give another folder; {replaces})"
 

@@ -133,7 +133,11 @@ def _is_to_be_read(job: PageJob, run: TranscribeRun, inputs: set[Path]) -> bool:
         run.skipped_changed += state is FileState.CHANGED
         return False
     if target.resolve() in inputs:
-        reason = f"{target} is an input too and is left as it is: give another folder, or --resume to pass over it"
+        which = "it" if target == job.source.path else f"the input {target}"
+        reason = (
+            f"its result would replace {which}, which is left as it is: give another folder, name the images alone "
+            "to read them anew, or pass over it with --resume"
+        )
         run.failures.append(Failure(job.title, reason))
         return False
     if state is FileState.OURS and not like:  # a result of another format: of a.alto.png as PAGE and of a.png as ALTO
