@@ -1,7 +1,7 @@
 """What a person may do to a page: each operation checks what it was given and changes a copy of the page's state.
 
 A list of operations is one edit: all are done or none. Where a thing has another version than the one that the sender
-saw, somebody else changed it meanwhile, and the edit is a conflict. docs/workbench.md has the table of operations.
+saw, somebody else changed it meanwhile, and the edit is a conflict.
 """
 
 from __future__ import annotations

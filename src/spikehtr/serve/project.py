@@ -1,7 +1,7 @@
 """A folder of pages: images, their PAGE files, and the log of what was done to them in `.spikehtr`.
 
 The log is the truth of what people did here; the PAGE file beside an image is its result, and the way by which other
-programs take part. docs/workbench.md says which of the two wins when both changed.
+programs take part. docs/how-to/workbench.md says which of the two wins when both changed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What stands before every request: which host is asked for, from which origin, with which token; and the headers of
-every answer. docs/workbench.md says what is promised and against whom.
+every answer. docs/how-to/workbench.md says what is promised and against whom.
 """
 
 from __future__ import annotations
