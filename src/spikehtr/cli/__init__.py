@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from spikehtr.cli import data, export, lm
+from spikehtr.cli import bulk, data, export, lm
 from spikehtr.cli.bench import bench
 from spikehtr.cli.config import config
 from spikehtr.cli.evaluate import evaluate
@@ -34,6 +34,7 @@ for verb in (transcribe, train, evaluate, study, config, inspect, profile, bench
 app.add_typer(data.app, name="data")
 app.add_typer(lm.app, name="lm")
 app.add_typer(export.app, name="export")
+app.add_typer(bulk.app, name="bulk")
 
 
 def _print_version(wanted: bool) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from lxml import etree
 
 from spikehtr.data.formats import xml
+from spikehtr.data.formats.written import digest_of
 from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.digests import digest_of, sealed
+from spikehtr.pages.digests import sealed
 from spikehtr.serve.http_errors import as_request_error
 from spikehtr.serve.merging import merge
 from spikehtr.serve.page_parsing import parse_file, parse_root

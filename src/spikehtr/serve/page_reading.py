@@ -11,7 +11,7 @@ from PIL import Image
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import LinePlace, RegionPlace
-from spikehtr.pages.read_pages import SegmentedPage, assemble, cut_lines, found_sheet
+from spikehtr.pages.page_lines import SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.rule_segmenter import segmenter
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.line import Line
@@ -128,7 +128,7 @@ def begin(bench: Workbench, page: int, wanted: Iterable[str], model: Recognizer,
     if not chosen:
         return None
     sheet = sheet_of(row["image"], bench.pictures.gray(page), state, chosen)
-    regions, fitted = cut_lines(model, sheet)
+    regions, fitted = cut_lines(model.fitting, sheet)
     polygons = {name: state.lines[name]["polygon"] for name in chosen}
     return BegunPage(page, row["name"], sheet, regions, bench.pool.submit(model, fitted, urgent), polygons)
 

@@ -18,13 +18,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from spikehtr.data.formats import xml
+from spikehtr.data.geometry import FittedLine
 from spikehtr.data.images import ImageError, open_gray, quietly
 from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import RegionPlace
-from spikehtr.pages.read_pages import Mode, SegmentedPage, assemble, cut_lines, found_sheet
+from spikehtr.pages.page_lines import Mode, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.rule_segmenter import find_lines
-from spikehtr.readers.line_reader import FittedLine
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
 from spikehtr.serve.endpoints import Body, endpoint, path_id, read_body
@@ -159,7 +159,7 @@ class Service:
         except ImageError as error:
             raise RequestError(415, "unsupported", f"the image cannot be read: {error}", "send a sound image") from None
         sheet = _given_sheet(gray, given) if given is not None else found_sheet("image", gray, find_lines, mode)
-        regions, fitted = cut_lines(model, sheet)
+        regions, fitted = cut_lines(model.fitting, sheet)
         return OpenedImage(model, sheet._replace(gray=Image.new("1", gray.size)), regions, fitted)
 
     def _check(self, data: bytes) -> None:
