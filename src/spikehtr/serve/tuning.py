@@ -192,7 +192,7 @@ def _run(job: BackgroundJob, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "spikehtr.serve.tuning_worker", str(folder)]
     pipe = subprocess.PIPE
     over, errors, last = threading.Event(), deque[str](maxlen=20), dict[str, Any]()
-    # In a session of its own, so that a Ctrl-C for the server does not reach it as well: a second signal ends it at once.
+    # In a session of its own: a Ctrl-C for the server must not reach it as well, since a second signal ends it at once.
     with subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", start_new_session=True
     ) as process:
