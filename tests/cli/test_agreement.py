@@ -62,6 +62,11 @@ def nothing_there(place):
     return ["page:lines"]
 
 
+def an_empty_folder(place):
+    (place / "lines").mkdir()
+    return ["lines"]
+
+
 def images_missing(place):
     for image in add(place / "lines").glob("*.png"):
         image.unlink()
@@ -161,6 +166,7 @@ BAD = (
     nowhere,
     something_else,
     nothing_there,
+    an_empty_folder,
     images_missing,
     images_broken,
     nothing_to_train_on,

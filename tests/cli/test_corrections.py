@@ -49,6 +49,16 @@ def transcribe(place, form, folder, model="model.safetensors"):
     return sorted((place / folder).glob("*.xml"))
 
 
+def read_again(place, form, model, written):
+    """The very command that wrote the results which a person has corrected since: it leaves each, and says so."""
+    scans = sorted((place / "scans").glob("*.png"))
+    done = run("transcribe", *scans, "-m", place / model, "-f", form, "-o", place / "scans", "--device", "cpu")
+    assert done.returncode == 1, done.stderr
+    named = "".join(f"\n  {file}" for file in written)
+    assert re.search(rf"2 results left alone, changed since written \(.*\):{re.escape(named)}\n", done.stderr)
+    assert {file: file.read_bytes() for file in written} == written
+
+
 def edit(file, changes, only_words=False):
     """As in a text editor that sets the time of the last change back: the text of some lines, by their number."""
     times, text = file.stat(), file.read_text(encoding="utf-8")
@@ -89,6 +99,8 @@ def test_corrected_lines_are_learned_from_and_the_others_left_out(place, form):
     assert nothing.returncode == 2
     assert "all 22 lines are as the model read them, so that none is left: correct some, or confirm" in nothing.stderr
     correct(files)
+    written = {file: file.read_bytes() for file in files}
+    read_again(place, form, "model.safetensors", written)
     told = "12 of 22 lines are as the model read them: left out; --machine-lines takes them"
     checked = run("data", "check", place / "scans", "--from", place / "model.safetensors")
     assert told in checked.stdout.splitlines()
@@ -106,6 +118,7 @@ def test_corrected_lines_are_learned_from_and_the_others_left_out(place, form):
     assert sorted(line["reference"] for line in read) == sorted(2 * [*TEXTS, TEXTS[0]])
     (rest,) = transcribe(place, form, "rest", "run/best.safetensors")
     assert len(LINE.findall(rest.read_text(encoding="utf-8"))) == 11
+    read_again(place, form, "run/best.safetensors", written)
 
 
 def test_machine_lines_are_taken_on_demand_and_never_validated_on(place):
@@ -131,9 +144,10 @@ def test_a_word_corrected_while_its_line_was_not_is_told(place):
     done = train(place)
     assert done.returncode == 0, done.stderr
     assert "12 of 22 lines are as the model read them" in done.stdout
-    assert "1 line has corrected words but an uncorrected text, which is what counts: correct the text" in done.stdout
+    told = "1 line was corrected in its words or region, but not in the line's own text, which is what counts: correct"
+    assert told in done.stdout
     listed = run("data", "check", "--all", place / "scans", "--from", place / "model.safetensors").stdout
-    assert "words corrected: 1 line" in listed
+    assert "corrected elsewhere: 1 line" in listed
     assert re.search(r"its words say 'corrected\b.*', but the line itself '", listed)
 
 

@@ -232,7 +232,7 @@ def test_calibration_is_noted_in_the_file_and_used_from_there(run, place, monkey
         (["nowhere.safetensors", "-d", "old", "--calibrate"], "nowhere.safetensors: no such file"),
         (["a.safetensors", "-d", "old", "--calibrate"], "no line of split 'validation'"),
         (["a.safetensors", "-d", "nowhere"], "no such file or folder: nowhere"),
-        (["a.safetensors", "-d", "empty"], "holds no handwriting data"),
+        (["a.safetensors", "-d", "empty"], "empty holds no file: check the path"),
         (["a.safetensors", "-d", "old", "--split", "validation"], "no line of split 'validation'; there are: test (3)"),
         (["a.safetensors", "-d", "old", "--split", "Val"], "no line of split 'validation'; there are: test (3)"),
         (["a.safetensors", "-d", "old", "--split", "half"], "--split half: there are train, validation, test, and all"),

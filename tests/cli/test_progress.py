@@ -1,5 +1,7 @@
 """What a training shows on the way, and the size of its batches where nobody has said it."""
 
+import queue
+
 import pytest
 import typer.testing
 
@@ -36,6 +38,19 @@ def test_a_log_file_shows_life_within_the_first_minute_and_then_more_rarely(cloc
         said[before:] = [(second, line) for line in said[before:]]
     assert [second for second, _ in said] == [30, 90, 210, 510, 1110, 1710, 2310, 2910, 3510]
     assert said[0][1] == "epoch 1, 12 of 79 batches: 0.25 lines/s, about 10 h 00 min left"
+
+
+def test_a_first_batch_that_takes_minutes_is_told_in_a_log_file(monkeypatch):
+    monkeypatch.setattr(progress, "_QUIET", (0.01, 0.01, 3600))
+    said = queue.Queue()
+    shown = TrainingProgress(said.put, None)
+    shown.reading(512)
+    with shown.told_before_the_first_batch():
+        told = "the first batch is not done yet (512 lines read so far): after it speed and time left are told"
+        assert [said.get(timeout=60) for _ in range(2)] == [told] * 2
+        monkeypatch.undo()
+        shown.beat(pulse(1, 0.5))
+    assert said.empty(), "from there on the batches say how it goes"
 
 
 def test_an_epochs_line_counts_as_life(clock):

@@ -314,7 +314,8 @@ def test_inputs_are_never_overwritten(model: Path, tmp_path: Path) -> None:
     for options in ([], ["--overwrite"]):
         result = run(model, tmp_path / "a.xml", "-o", tmp_path, "-f", "page", *options)
         assert result.exit_code == 1
-        assert f"{tmp_path / 'a.xml'} is an input too and is left as it is: give another folder" in result.stderr
+        told = f"{tmp_path / 'a.xml'}: its result would replace it, which is left as it is: give another folder"
+        assert told in result.stderr
         assert (tmp_path / "a.xml").read_bytes() == written
 
 

@@ -83,9 +83,15 @@ def test_a_corrected_result_is_left_named_and_counted(form: Format, beside: bool
 
 
 @pytest.mark.parametrize("form", SEALED)
-def test_an_edit_is_known_in_a_moved_or_copied_folder_and_without_the_notes(form: Format, scans: Path) -> None:
+def test_an_edit_is_known_in_a_moved_or_copied_folder_and_without_the_notes(
+    form: Format, model: Path, scans: Path
+) -> None:
+    def read(pages: Path, folder: Path) -> Result:
+        how = ["-m", model, "--device", "cpu"] if form == "iiif" else ["--lines-only"]  # which has no text to give
+        return CliRunner().invoke(app, ["transcribe", *map(str, [pages, "-f", form, "-o", folder, *how])])
+
     out, suffix = scans.parent / "out", SUFFIX[form]
-    assert lines(scans, "-f", form, "-o", out).exit_code == 0
+    assert read(scans, out).exit_code == 0
     edited = edit(out / f"a{suffix}", b"spikehtr", b"spikeHTR")
     shutil.copytree(out, scans.parent / "copy")
     shutil.copytree(out, scans.parent / "bare", ignore=shutil.ignore_patterns(".*"))
@@ -94,7 +100,7 @@ def test_an_edit_is_known_in_a_moved_or_copied_folder_and_without_the_notes(form
     for place in ("copy", "bare", "moved"):
         folder = scans.parent / place
         ours = (folder / f"b{suffix}").stat().st_ino
-        result = lines(scans.parent / "pages", "-f", form, "-o", folder)
+        result = read(scans.parent / "pages", folder)
         assert result.exit_code == 1
         assert "1 result left alone, changed since written" in result.stderr
         assert (folder / f"a{suffix}").read_bytes() == edited
@@ -182,7 +188,7 @@ def test_a_read_only_file_is_left_even_with_overwrite(scans: Path) -> None:
     for options in ([], ["--overwrite"]):
         result = lines(scans, "-o", out, *options)
         assert result.exit_code == 1
-        title = "1 file left alone, read-only (make them writable, or give another folder):"
+        title = "1 file left alone, read-only (make it writable, or give another folder):"
         assert f"{title}\n  {out / 'a.xml'}" in result.stderr
         assert (out / "a.xml").read_bytes() == before
         assert not list(out.glob("*.bak*"))

@@ -10,7 +10,9 @@ from PIL import Image
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.fingerprint import fingerprint
 from spikehtr.data.formats.machine import list_read
+from spikehtr.data.formats.written import digest_of
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.origins import Origins
 
 PAGE = (
     '<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2013-07-15">'
@@ -82,6 +84,16 @@ def test_a_list_of_what_was_read_is_part_of_its_pages(place):
     list_read(place / "set", "p.png", [("l", "ink")])
     with pytest.raises(SpikeHTRError, match="the line is as the model read it"):
         texts("set")
+
+
+def test_what_transcribe_notes_of_texts_is_seen(place):
+    text = line(place / "set" / "sub")
+    assert texts("set") == ["before"]
+    Origins(place / "set").note_written("sub/x.txt", digest_of(text.read_bytes()))
+    with pytest.raises(SpikeHTRError, match="the line is as the model read it"):
+        texts("set")
+    text.write_text("after!")
+    assert texts("set") == ["after!"]
 
 
 def test_a_link_named_like_a_split_is_another_source(place):

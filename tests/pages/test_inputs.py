@@ -81,7 +81,7 @@ def test_what_was_written_of_a_pdf_beside_it_is_no_input(tmp_path: Path) -> None
     assert names_of([tmp_path]) == ["d-0001", "d-0002"]
     sources, _, remarks = find_sources([str(tmp_path)])
     assert [source.kind for source in sources] == ["pdf"]
-    assert remarks == [f"{tmp_path / 'd.pdf'}: PAGE or ALTO files that name it, passed over: 2; it is read itself"]
+    assert remarks == [f"{tmp_path / 'd.pdf'}: it is read itself; PAGE or ALTO files of its pages are passed over: 2"]
     alone, _, _ = find_sources([str(tmp_path / "d-0001.xml")])
     assert [source.kind for source in alone] == ["xml"], "who names it alone is told why it cannot be read"
 

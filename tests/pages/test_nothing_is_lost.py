@@ -25,7 +25,8 @@ from PIL import Image
 
 from spikehtr.pages.inputs import PageJob, find_sources
 from spikehtr.pages.origins import FILE, SUFFIX, Format
-from spikehtr.pages.read_pages import PageResult, ReadOptions
+from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_stages import PageResult
 from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 
@@ -58,7 +59,7 @@ sys.addaudithook(Watch.hook)
 def stub(generation: int) -> Callable[..., Iterator[PageResult]]:
     """Reads a word on every page, another one each time."""
 
-    def read_pages(recognizer: None, jobs: Iterable[PageJob], how: ReadOptions, told: object) -> Iterator[PageResult]:
+    def read_pages(recognizer: None, jobs: Iterable[PageJob], how: ReadOptions, *more: object) -> Iterator[PageResult]:
         for job in jobs:
             letters = tuple(Glyph(letter, 0.9, (1.0, 1.0, 8.0, 8.0)) for letter in f"reading{generation}")
             line = TextLine("l", ((0.0, 0.0), (9.0, 0.0), (9.0, 9.0)), (), (Word(letters),), 0.9)
@@ -85,6 +86,7 @@ class World:
     base: Path
     written: dict[str, set[bytes]] = field(default_factory=dict)  # by the file, as long as it must be found
     count: int = 0
+    last: Read | None = None
 
     def __post_init__(self) -> None:
         (self.base / "scans").mkdir(parents=True)
@@ -96,7 +98,15 @@ class World:
         self.count += 1
         return self.count
 
+    def place(self, place: str | int) -> str:
+        """A file by its path, or by its number among the results that are there."""
+        if isinstance(place, str):
+            return place
+        there = [name for name in PLACES if (self.base / name).is_file()] or PLACES
+        return there[place % len(there)]
+
     def read(self, how: Read) -> TranscribeRun:
+        self.last = how
         scans = self.base / "scans"
         inputs = [scans] if how.whole_folder else [scans / "a.png", scans / "b.png"]
         sources, failures, _ = find_sources(map(str, inputs), self.base / how.output)
@@ -113,8 +123,9 @@ class World:
                 pass
         return run
 
-    def edit(self, place: str, way: str) -> None:
+    def edit(self, place: str | int, way: str) -> None:
         """With an editor that sets the time stamps back."""
+        place = self.place(place)
         path = self.base / place
         before = path.read_bytes() if path.is_file() else b""
         stamps = path.stat() if path.is_file() else None
@@ -131,7 +142,8 @@ class World:
             os.utime(path, ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
         self.written[place].add(after)
 
-    def delete(self, place: str) -> None:
+    def delete(self, place: str | int) -> None:
+        place = self.place(place)
         path = self.base / place
         if path.is_file():
             self.written.get(place, set()).discard(path.read_bytes())
@@ -180,6 +192,18 @@ def plain(world: World, how: Read) -> None:
             assert is_new is not how.resume
 
 
+def again(world: World, resume: bool, overwrite: bool) -> None:
+    """The command that was given last, once more."""
+    if world.last is not None:
+        plain(world, replace(world.last, resume=resume, overwrite=overwrite))
+
+
+def corrected(world: World, place: str | int, way: str, resume: bool, overwrite: bool) -> None:
+    """The story that this is about: a result is corrected, and the same command given again."""
+    world.edit(place, way)
+    again(world, resume, overwrite)
+
+
 def event_of_hypothesis(name: str) -> None:
     if currently_in_test_context():
         event(name)
@@ -187,6 +211,7 @@ def event_of_hypothesis(name: str) -> None:
 
 def killed(world: World, how: Read, at: int) -> bool:
     """Another process reads, and is killed just before it touches a file for the n-th time; whether it came to that."""
+    world.last = how
     child = os.fork()
     if child == 0:
         try:
@@ -202,7 +227,7 @@ def killed(world: World, how: Read, at: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def disturbed(world: World, how: Read, at: int, place: str, way: str) -> bool:
+def disturbed(world: World, how: Read, at: int, place: str | int, way: str) -> bool:
     """A person saves a file while the run is at it; whether the run took long enough for that."""
     Watch.folder, Watch.left, Watch.then = str(world.base), at, lambda: world.edit(place, way)
     try:
@@ -223,14 +248,15 @@ reads = st.builds(
     st.sampled_from([False, False, True]),
     st.booleans(),
 )
-places = st.sampled_from(PLACES)
+places = st.one_of(st.integers(0, 9), st.sampled_from(PLACES))  # mostly of what is there
 ways = st.sampled_from(["append", "mend", "anew", "append, renamed", "mend, renamed"])
 moments = st.integers(0, 70)
 steps = st.one_of(
     st.tuples(st.just(plain), reads),
-    st.tuples(st.just(plain), reads),
+    st.tuples(st.just(again), st.booleans(), st.booleans()),
     st.tuples(st.just(World.edit), places, ways),
-    st.tuples(st.just(World.edit), places, ways),
+    st.tuples(st.just(corrected), places, ways, st.booleans(), st.booleans()),
+    st.tuples(st.just(corrected), st.integers(0, 9), ways, st.just(False), st.just(False)),
     st.tuples(st.just(disturbed), reads, moments, places, ways),
     st.tuples(st.just(killed), reads, moments),
     st.tuples(st.just(World.delete), places),
@@ -239,6 +265,12 @@ steps = st.one_of(
     ),
     st.tuples(st.just(World.move), st.booleans(), st.booleans()),
 )
+
+
+def sequences(shortest: int, longest: int) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """Something is read first, so that there are results from the beginning."""
+    first = st.tuples(st.just(plain), reads)
+    return st.builds(lambda one, more: [one, *more], first, st.lists(steps, min_size=shortest, max_size=longest))
 
 
 def never_lost(sequence: list[tuple[Any, ...]]) -> None:
@@ -291,7 +323,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of this process")
 @settings(max_examples=25, suppress_health_check=QUIET)
-@given(st.lists(steps, min_size=3, max_size=12))
+@given(sequences(3, 12))
 def test_no_sequence_loses_an_edit(sequence: list[tuple[Any, ...]]) -> None:
     never_lost(sequence)
 
@@ -299,6 +331,6 @@ def test_no_sequence_loses_an_edit(sequence: list[tuple[Any, ...]]) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of this process")
 @settings(max_examples=1500, suppress_health_check=QUIET)
-@given(st.lists(steps, min_size=6, max_size=20))
+@given(sequences(6, 20))
 def test_none_of_many_sequences_loses_an_edit(sequence: list[tuple[Any, ...]]) -> None:
     never_lost(sequence)

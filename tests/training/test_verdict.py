@@ -63,4 +63,5 @@ def test_what_was_learned_is_told_without_calling_it_a_score():
     assert "all 10 lines were trained on, so there is no score (correct 20 or more for a score)" in said
     assert "from 31.20% to 0.40%: they were learned, which does not say how well others are read" in said
     assert "they were not learned; train longer" in learned(10, 0.3, 0.3)
+    assert "from 30.00% to 29.50%: they were learned only in part; train longer" in learned(10, 0.3, 0.295)
     assert "mark some as validation" in learned(100, 0.3, 0.1)

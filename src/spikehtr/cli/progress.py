@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,56 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         yield lambda done: bar.update(task, completed=done)
 
 
+@contextmanager
+def page_progress(
+    sources: int, failed: Callable[[], int]
+) -> Iterator[tuple[Callable[[int], None], Callable[[int], None], Callable[[], None]]]:
+    """Yields functions to call with a source's pages, with lines read, and at a page's end. Silent off a terminal.
+
+    `failed`: how many pages could not be done so far.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("reading"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("pages{task.fields[rate]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("reading", total=sources, rate="")
+        lines = pages = 0
+
+        def found(count: int) -> None:
+            bar.update(task, total=(bar.tasks[0].total or 0) + count - 1)
+
+        def told(count: int) -> None:
+            nonlocal lines
+            lines += count
+            show()
+
+        def done() -> None:
+            nonlocal pages
+            pages += 1
+            bar.advance(task)
+            show()
+
+        def show() -> None:
+            seconds = bar.tasks[0].elapsed or 0
+            rate = f", {lines} lines"
+            if seconds > 1:
+                rate = f", {pages / seconds:.2f} pages/s, {lines / seconds:.1f} lines/s"
+                left = (bar.tasks[0].total or 0) - pages
+                rate += f", {spoken(seconds / pages * left)} left" if pages else ""
+            errors = failed()
+            bar.update(task, rate=rate + (f", {errors} failed" if errors else ""))
+
+        yield found, told, done
+
+
 class TrainingProgress:
     """How a training goes on: a line for each epoch; within it a bar on a terminal, a line now and then elsewhere."""
 
@@ -36,12 +87,33 @@ class TrainingProgress:
         self._say, self._bar = say, bar
         self._loss = ""  # as last told
         self._said, self._lines = time.monotonic(), 0  # when the last line was said, and how many within epochs
+        self._read = 0  # lines, before the first batch
+        self._begun = threading.Event()
+
+    @contextmanager
+    def told_before_the_first_batch(self) -> Iterator[None]:
+        """Within the block a line is said now and then until there is something to tell; a batch may take minutes."""
+
+        def wait() -> None:
+            for seconds in _QUIET:
+                if self._begun.wait(seconds):
+                    return
+                read = f" ({self._read} lines read so far)" if self._read else ""
+                self._say(f"the first batch is not done yet{read}: after it speed and time left are told")
+
+        threading.Thread(target=wait, daemon=True).start()
+        try:
+            yield
+        finally:
+            self._begun.set()
 
     def reading(self, lines: int) -> None:
+        self._read = lines
         if self._bar is not None:
             self._bar(0.0, f"reading lines, {lines} so far")
 
     def tell(self, told: LogEntry) -> None:
+        self._begun.set()
         self._loss = f"loss {told.values['loss']:.4f}"
         if told.epoch_ended:
             cer = "" if told.cer is None else f", validation CER {told.cer:.2%}{' (best)' if told.best else ''}"
@@ -50,6 +122,7 @@ class TrainingProgress:
             self._said = time.monotonic()
 
     def beat(self, pulse: RunProgress) -> None:
+        self._begun.set()
         what = "validating" if pulse.validating else f"epoch {pulse.epoch}"
         what += f", {pulse.done} of {pulse.of} {'lines' if pulse.validating else 'batches'}"
         left = f", about {spoken(_left(pulse))} left" if pulse.progress else ""
@@ -69,7 +142,9 @@ def training_progress(say: Callable[[str], None]) -> Iterator[TrainingProgress]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield TrainingProgress(say, None)
+        shown = TrainingProgress(say, None)
+        with shown.told_before_the_first_batch():
+            yield shown
         return
     # The time left is ours: rich forgets steps that are more than half a minute ago, and a step may take longer.
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Optional
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 import typer
 
 from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight, pick_device
+from spikehtr.cli.progress import page_progress
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -108,6 +108,13 @@ def transcribe(
             help="auto: bf16 where that is faster; fp32 rounds less; fp64 is slow, but no text hangs on rounding.",
         ),
     ] = "auto",
+    workers: Annotated[
+        Optional[int],
+        typer.Option("--workers", min=0, help="Processes that open pages and find lines; as many as cores by default."),
+    ] = None,
+    shard: Annotated[
+        Optional[str], typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts of the pages: job arrays.")
+    ] = None,
     requests_per_second: Annotated[
         float, typer.Option("--requests-per-second", min=0.01, max=100, help="Asked of one server at most.")
     ] = 2.0,
@@ -146,12 +153,15 @@ def transcribe(
     chosen = "cpu" if lines_only else pick_device(device)
     from spikehtr.pages.iiif import ClientOptions
     from spikehtr.pages.inputs import find_sources
-    from spikehtr.pages.read_pages import ReadOptions
+    from spikehtr.pages.page_lines import ReadOptions
     from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
+    from spikehtr.pages.shard import Shard
     from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
+    from spikehtr.pages.worker_pool import available_cores
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED
 
+    part = None if shard is None else Shard.parse(shard)
     client = ClientOptions(cache, requests_per_second)
     sources, missing, remarks = find_sources(inputs, output, client)
     if not sources:
@@ -163,7 +173,8 @@ def transcribe(
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     if recognizer is not None and precision == "auto" and recognizer.precision == "bf16":
         typer.echo("reading in bf16, which is faster here; --precision fp32 rounds less", err=True)
-    how = ReadOptions(find, kind.value, batch_size, dpi, keep_image=overlay, images=images)
+    workers = available_cores() if workers is None else workers
+    how = ReadOptions(find, kind.value, batch_size, dpi, workers, keep_image=overlay, images=images)
     run = TranscribeRun(
         form.value,
         output,
@@ -175,10 +186,11 @@ def transcribe(
         glyphs,
         images,
         dpi,
+        part,
         failures=missing,
         remarks=remarks,
     )
-    with _bar(len(sources)) as (found, told, done):
+    with page_progress(len(sources), lambda: len(run.failures)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):
             if result is not None:
                 _show(job.name, result, form, len(sources))
@@ -240,7 +252,8 @@ def _left(state: FileState, number: int) -> str:
     if state is FileState.CHANGED:
         return f"{_several(number, 'result')} left alone, changed since written ({replaces})"
     if state is FileState.READ_ONLY:
-        return f"{files} left alone, read-only (make them writable, or give another folder)"
+        which = "it" if number == 1 else "them"
+        return f"{files} left alone, read-only (make {which} writable, or give another folder)"
     reason = f"by another program or an earlier version, or {FILE} was deleted"
     return f"{files} left alone, not known as ours: {reason} (give another folder; {replaces})"
 
@@ -271,41 +284,3 @@ def _report(run: TranscribeRun) -> None:
             typer.echo("\n  ".join([f"{title}:", *entries]), err=True)
     if run.left_out or left or failed:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _bar(sources: int) -> Iterator[tuple[Callable[[int], None], Callable[[int], None], Callable[[], None]]]:
-    """Yields functions to call with a source's pages, with lines read, and at a page's end. Silent off a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("reading"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("pages, {task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("reading", total=sources, rate="")
-        lines = 0
-
-        def found(pages: int) -> None:
-            bar.update(task, total=(bar.tasks[0].total or 0) + pages - 1)
-
-        def told(count: int) -> None:
-            nonlocal lines
-            lines += count
-            seconds = bar.tasks[0].elapsed or 0
-            bar.update(task, rate=f"{lines / seconds:.1f} lines/s" if seconds > 1 else f"{lines} lines")
-
-        yield found, told, lambda: bar.advance(task)

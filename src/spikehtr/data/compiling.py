@@ -31,13 +31,14 @@ from spikehtr.data.formats import locate, read
 from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
 from spikehtr.data.samples import (
-    WORDS_ONLY,
+    CORRECTED_ELSEWHERE,
+    NOTHING_FOUND,
     ImportReport,
     Problem,
     Sample,
+    corrected_elsewhere_remark,
     machine_lines_remark,
     printable,
-    words_only_remark,
 )
 from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, StoreError, encode, is_store
 from spikehtr.errors import SpikeHTRError
@@ -106,7 +107,7 @@ def _compile(
     if not done and report.machine_read:
         raise SpikeHTRError(f"{', '.join(map(str, specs))}: {machine_lines_remark(report.machine_read, 0)}")
     if not done:
-        raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report)}")
+        raise SpikeHTRError(f"no line found in {', '.join(map(str, specs))}{_reasons(report, specs)}")
     described = {
         "height": shape.height,
         "max_width": shape.max_width,
@@ -181,8 +182,8 @@ def open_lines(
     if number := store.meta.get("machine_read"):
         asked = machine_lines is not None and store is not given
         say(machine_lines_remark(number, len(store), "--machine-lines" if asked else "`data compile --machine-lines`"))
-    if number := store.meta.get("words_only"):
-        say(words_only_remark(number, [printable(spec) for spec in specs]))
+    if number := store.meta.get("corrected_elsewhere"):
+        say(corrected_elsewhere_remark(number, [printable(spec) for spec in specs]))
     if number := store.meta["left_out"]:
         say(left_out(number, store.meta["sources"] if store is given else [printable(spec) for spec in specs]))
     return store
@@ -294,7 +295,7 @@ def _join(parts: list[Path], output: Path, described: dict[str, Any], report: Im
         "sets": list(sets),
         "left_out": report.left_out,
         "machine_read": report.machine_read,  # left out, too
-        "words_only": report.counts["warning", WORDS_ONLY],
+        "corrected_elsewhere": report.counts["warning", CORRECTED_ELSEWHERE],
         "machine_rows": machine,
     }
     schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})
@@ -336,7 +337,9 @@ def _key(specs: Sequence[str | Path], shape: Shape) -> str:
     return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{more}")
 
 
-def _reasons(report: ImportReport) -> str:
+def _reasons(report: ImportReport, specs: Sequence[str | Path]) -> str:
     """The commonest reasons why lines were left out, for a message."""
-    kinds = [f"{kind} ({number})" for (_, kind), number in report.counts.most_common(3)]
-    return f": {', '.join(kinds)}; `spikehtr data check` lists them" if kinds else ""
+    found = [f"{kind} ({number})" for (_, kind), number in report.counts.most_common(3) if kind != NOTHING_FOUND]
+    verb = "lists them" if found else "says what was looked for"
+    why = f": {', '.join(found)}" if found else ""
+    return f"{why}; `spikehtr data check {shlex.join(map(printable, specs))}` {verb}" if report.counts else ""

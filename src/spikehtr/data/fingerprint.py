@@ -10,10 +10,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spikehtr.data.formats import ln, locate, machine, parquet, xml_pages
+from spikehtr.data.formats import ln, locate, machine, parquet, written, xml_pages
 from spikehtr.data.formats.helpers import walk
 
-_READING = 8  # one more whenever the same files are made into other lines than before
+_READING = 9  # one more whenever the same files are made into other lines than before
 _TEXTS = (".xml", ".txt")  # what people edit
 _OURS = (".arrow", ".lock")  # stores and their locks; no reader looks for them in a folder
 
@@ -44,10 +44,11 @@ def _files(path: Path) -> Iterator[Path]:
     images = xml_pages.ImageFinder()
     lists, seen = machine.ReadLists(path), set[Path]()
     for file in walk(path):
-        if file.suffix.lower() == ".xml" and file.parent not in seen:
-            yield from (folder / machine.READ for folder in lists.folders(file) if folder not in seen)
-            seen.update(lists.folders(file))
         kind = file.suffix.lower()
+        if kind in _TEXTS and file.parent not in seen:
+            new = [folder for folder in lists.folders(file) if folder not in seen]
+            yield from (folder / notes for folder in new for notes in (machine.READ, written.NOTES))
+            seen.update(new)
         if file != path and kind in _OURS:
             continue
         yield file

@@ -15,8 +15,9 @@ Split = Literal["train", "validation", "test"]
 Point = tuple[float, float]
 Severity = Literal["error", "warning"]
 NO_TEXT = "no text"  # the kind of problem that a line without a transcript is
+NOTHING_FOUND = "nothing found"  # of a source in a named format
 MACHINE = "machine-read"  # a line as a model read it, which no person changed or confirmed
-WORDS_ONLY = "words corrected"  # such a line, of which a person changed words, but not the text
+CORRECTED_ELSEWHERE = "corrected elsewhere"  # such a line, whose words or region a person changed, but not its text
 
 _HOW_PEOPLE_NAME_SPLITS: dict[Split, tuple[str, ...]] = {
     "train": ("train", "training", "trainset"),
@@ -78,11 +79,11 @@ def machine_lines_remark(left_out: int, used: int, option: str = "--machine-line
     return f"{left_out} of {left_out + used} lines {are}: left out; {option} takes them"
 
 
-def words_only_remark(number: int, sources: Sequence[str]) -> str:
-    """What is said of lines of which only words were corrected."""
-    which = "1 line has corrected words" if number == 1 else f"{number} lines have corrected words"
+def corrected_elsewhere_remark(number: int, sources: Sequence[str]) -> str:
+    """What is said of lines of which only the words, or the text of their region, were corrected."""
+    which = "1 line was corrected in its" if number == 1 else f"{number} lines were corrected in their"
     return (
-        f"{which} but an uncorrected text, which is what counts: correct the text below the words, too; "
+        f"{which} words or region, but not in the line's own text, which is what counts: correct that, too; "
         f"`spikehtr data check --all {shlex.join(sources)}` lists them"
     )
 

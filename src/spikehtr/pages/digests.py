@@ -5,9 +5,9 @@ XML ends with a comment, JSON with a member `digest`; both are computed over all
 
 from __future__ import annotations
 
-import hashlib
 import re
 
+from spikehtr.data.formats.written import digest_of
 from spikehtr.pages.origins import Format
 
 _TAILS = (
@@ -16,10 +16,6 @@ _TAILS = (
 )
 _SEAL = re.compile(rb'spikehtr:digest=|"digest":\s*"[0-9a-f]{32}"')
 _TAIL = 128  # bytes at the end of a file in which a seal is looked for
-
-
-def digest_of(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def sealed(text: str, form: Format) -> bytes:

@@ -212,8 +212,8 @@ def _without_named_images(sources: list[Source]) -> tuple[list[Source], list[str
                     named.setdefault(image.resolve(), set()).add(index)
                     files.setdefault((image.resolve(), index), []).append(place)
     remarks = [
-        f"{pdf}: PAGE or ALTO files that name it, passed over: {count}; it is read itself"
-        for pdf, count in passed.items()
+        f"{file}: it is read itself; PAGE or ALTO files of its pages are passed over: {count}"
+        for file, count in passed.items()
     ]
     left = [None if source and source.path.resolve() in made else source for source in left]
     for places in files.values():

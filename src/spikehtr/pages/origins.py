@@ -13,9 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 from filelock import FileLock, Timeout
 
+from spikehtr.data.formats.written import NOTES
 from spikehtr.errors import SpikeHTRError
 
-FILE = ".spikehtr-origins.jsonl"  # in the folder of results: a row for each
+FILE = NOTES
 LOCK = ".spikehtr-origins.lock"
 _PATIENCE = 120  # seconds; a run holds the lock for as long as it takes to write one page
 Format = Literal["text", "json", "page", "alto", "hocr", "iiif"]

@@ -15,8 +15,9 @@ from enum import Enum
 from itertools import count
 from pathlib import Path
 
+from spikehtr.data.formats.written import digest_of
 from spikehtr.files import take_free_name, whole_file
-from spikehtr.pages.digests import digest_of, is_intact
+from spikehtr.pages.digests import is_intact
 from spikehtr.pages.origins import Origins
 
 _LARGEST = 1 << 28  # bytes; we never wrote more

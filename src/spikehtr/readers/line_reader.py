@@ -17,7 +17,7 @@ from torch import Tensor
 
 from spikehtr.config import Config
 from spikehtr.data.batching import pad_right
-from spikehtr.data.geometry import fit_line
+from spikehtr.data.geometry import FittedLine, LineFitting
 from spikehtr.decoding.decoders import Decoder, GreedyDecoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.errors import SpikeHTRError
@@ -64,13 +64,6 @@ def _begin(reader: Reader, key: K, images: Tensor, widths: Tensor, decoder: Deco
     return lambda: ReadBatch(key, output, spans.wait().numpy(), decode())
 
 
-class FittedLine(NamedTuple):
-    """A line image as the network takes it, and the width it had before."""
-
-    pixels: NDArray[np.uint8]  # [height, w]
-    original_width: int
-
-
 class LineReader:
     """Reads line images with a network. Keeps no state between calls; a line's text does not depend on others."""
 
@@ -98,10 +91,14 @@ class LineReader:
         self.decoder = decoder or GreedyDecoder(charset, temperature)
         self.precision = self.reader.precision if precision is None else precision
 
+    @property
+    def fitting(self) -> LineFitting:
+        data = self.config.data
+        return LineFitting(self.config.model.height, data.max_width, data.straighten)
+
     def fit(self, gray: Image.Image) -> FittedLine:
         """A grey line image made the network's input."""
-        data = self.config.data
-        return FittedLine(fit_line(gray, self.config.model.height, data.max_width, data.straighten), gray.width)
+        return self.fitting(gray)
 
     def read_lines(
         self,

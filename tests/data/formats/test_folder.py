@@ -3,6 +3,8 @@ from formats_help import draw, gather, kinds, write
 
 from spikehtr.data.formats import folder
 from spikehtr.data.formats.helpers import MAX_TRANSCRIPT
+from spikehtr.data.formats.written import NOTES, digest_of
+from spikehtr.pages.origins import Origins
 
 
 def pair(path, text="Hello", ending=".gt.txt"):
@@ -32,6 +34,24 @@ def test_gt_txt_goes_before_txt(tmp_path):
     samples, report = gather(folder.read, tmp_path)
     assert [sample.text for sample in samples] == ["right"]
     assert not report.counts
+
+
+def test_a_text_is_the_models_for_as_long_as_it_is_what_transcribe_wrote(tmp_path):
+    root = tmp_path / "lines"
+    for name in ("read", "mended", "sub/read"):
+        pair(root / name, "as read\n", ending=".txt")
+    pair(root / "theirs", "theirs", ending=".txt")
+    pair(root / "truth", "as read\n", ending=".gt.txt")
+    origins = Origins(root)
+    for name in ("read", "mended", "sub/read", "truth.gt"):
+        origins.note_written(f"{name}.txt", digest_of(b"another reading before"))
+        origins.note_written(f"{name}.txt", digest_of(b"as read\n"))
+    write(root / "mended.txt", "as written\n")
+    samples, _ = gather(folder.read, root)
+    machines = {"read": True, "mended": False, "sub/read": True, "theirs": False, "truth": False}
+    assert {sample.id: sample.machine for sample in samples} == machines
+    (root / NOTES).write_text("half a row\n[1]\n{}")
+    assert not any(sample.machine for sample in gather(folder.read, root)[0])
 
 
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbfHello", b"Hello\n", b"Hello\r\n\r\n", b"\nHello"])

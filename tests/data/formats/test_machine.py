@@ -20,7 +20,7 @@ from spikehtr.data.check import check_data
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.formats import alto_xml, page_xml, read
 from spikehtr.data.formats.machine import READ, digest, list_read, noted_id
-from spikehtr.data.samples import MACHINE, WORDS_ONLY, ImportReport
+from spikehtr.data.samples import CORRECTED_ELSEWHERE, MACHINE, ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 from spikehtr.results.xml_text import clean
@@ -257,9 +257,29 @@ def test_a_word_corrected_while_its_line_was_not_is_told(tmp_path: Path) -> None
     next(root.iter("{*}Word")).find("{*}TextEquiv/{*}Unicode").text = "The"
     report = ImportReport()
     assert not list(read(stored(tmp_path, etree.tostring(root, encoding="unicode")), report))
-    (problem,) = (one for one in report.problems if one.kind == WORDS_ONLY)
+    (problem,) = (one for one in report.problems if one.kind == CORRECTED_ELSEWHERE)
     assert "its words say 'The fair copy', but the line itself 'a fair copy'" in problem.message
     assert "correct the text of the line" in problem.remedy
+
+
+def test_a_region_corrected_while_its_lines_were_not_is_told(tmp_path: Path) -> None:
+    root = etree.fromstring(written("page", THREE).encode())
+    whole = root.find(".//{*}TextRegion/{*}TextEquiv/{*}Unicode")
+    whole.text = whole.text.replace("deed", "dead")
+    report = ImportReport()
+    assert not list(read(stored(tmp_path, etree.tostring(root, encoding="unicode")), report))
+    (problem,) = (one for one in report.problems if one.kind == CORRECTED_ELSEWHERE)
+    assert "its region says 'of the dead', but the line itself 'of the deed'" in problem.message
+
+
+def test_a_region_that_holds_other_lines_or_another_order_is_no_correction(tmp_path: Path) -> None:
+    for number, other in enumerate(("a summary", "of sale\na fair copy\nof the deed")):
+        root = etree.fromstring(written("page", THREE).encode())
+        root.find(".//{*}TextRegion/{*}TextEquiv/{*}Unicode").text = other
+        report = ImportReport()
+        folder = stored(tmp_path / f"{number}", etree.tostring(root, encoding="unicode"))
+        assert not list(read(folder, report))
+        assert not report.counts["warning", CORRECTED_ELSEWHERE]
 
 
 @pytest.mark.parametrize("form", ["page", "alto"])

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spikehtr.data.formats import alto_xml, folder, iam, lam, ln, page_xml, parquet
-from spikehtr.data.samples import MACHINE, ImportReport, Sample
+from spikehtr.data.formats.helpers import walk
+from spikehtr.data.samples import MACHINE, NOTHING_FOUND, ImportReport, Sample
 from spikehtr.errors import SpikeHTRError
 
 
@@ -56,6 +57,10 @@ def detect(path: Path) -> str:
         raise SpikeHTRError(f"{path} cannot be read: {error.strerror}; make it readable") from None
     if found:
         return found
+    if path.is_dir() and next(walk(path), None) is None:
+        raise SpikeHTRError(
+            f"{path} holds no file: check the path, or put lines there (docs/reference/line-formats.md says which)"
+        )
     looked = "\n".join(f"  {name}: {reader.looks_for}" for name, reader in _READERS.items())
     raise SpikeHTRError(
         f"{path} holds no handwriting data in a format known here. Looked for:\n{looked}\n"
@@ -81,7 +86,7 @@ def _read(name: str, path: Path, report: ImportReport, machine_lines: bool) -> I
     yield from report.watch(_writable(wanted, report))
     if (report.used, report.counts.total()) == before:
         message = f"nothing found to read as {name!r}; looked for: {_READERS[name].looks_for}"
-        report.add("nothing found", path, message, "check the path, or name another format: format:path")
+        report.add(NOTHING_FOUND, path, message, "check the path, or name another format: format:path")
 
 
 def _by_persons(samples: Iterator[Sample], report: ImportReport) -> Iterator[Sample]:

@@ -1,6 +1,7 @@
 """Line images with a text file beside each: `x.png` and `x.gt.txt` or `x.txt`, in any tree of folders.
 
-A folder named like a split (`train`, `val`, `test`) gives the split, the nearest other folder the document.
+A folder named like a split (`train`, `val`, `test`) gives the split, the nearest other folder the document. An `x.txt`
+that `transcribe` wrote and nobody changed is what a model read; an `x.gt.txt` is always a person's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from spikehtr.data.formats.helpers import (
     split_of,
     walk,
 )
+from spikehtr.data.formats.written import WrittenFiles
 from spikehtr.data.samples import ImportReport, Sample
 
 LOOKS_FOR = "line images with x.gt.txt or x.txt beside x.png"
@@ -37,11 +39,14 @@ def recognises(path: Path) -> bool:
 def read(path: Path, report: ImportReport) -> Iterator[Sample]:
     if not path.is_dir():
         return
+    written = WrittenFiles(path)
     for folder, files in groupby(walk(path, IMAGE_SUFFIXES | _TEXT, report), key=lambda file: file.parent):
-        yield from _read_folder(folder, [file.name for file in files], path, report)
+        yield from _read_folder(folder, [file.name for file in files], path, written, report)
 
 
-def _read_folder(folder: Path, names: list[str], root: Path, report: ImportReport) -> Iterator[Sample]:
+def _read_folder(
+    folder: Path, names: list[str], root: Path, written: WrittenFiles, report: ImportReport
+) -> Iterator[Sample]:
     texts = {name for name in names if name.lower().endswith(".txt")}
     unused = set(texts)
     ids = UniqueNames()
@@ -60,7 +65,9 @@ def _read_folder(folder: Path, names: list[str], root: Path, report: ImportRepor
         if text is None:
             continue
         key = image.relative_to(root).with_suffix("").as_posix()
-        yield Sample(ids.take(key, image, report), text, image, origin=str(image), split=split, document=document)
+        machine = not found[0].endswith(".gt.txt") and written.holds(folder / found[0])
+        line, where = ids.take(key, image, report), str(image)
+        yield Sample(line, text, image, where, split=split, document=document, machine=machine)
     for name in sorted(unused):
         if name.endswith(".gt.txt"):
             image_missing(folder / name, "a transcript without its line image", report)

@@ -43,12 +43,13 @@ def parse(root: xml.Element) -> PageFile:
     if page is None:
         return PageFile(None, None)
     width, height = xml.number(page.get("imageWidth")), xml.number(page.get("imageHeight"))
-    lines = [_line(element, number) for number, element in enumerate(page.iter("{*}TextLine"), start=1)]
+    in_regions = _texts_in_regions(page)
+    lines = [_line(element, number, in_regions) for number, element in enumerate(page.iter("{*}TextLine"), start=1)]
     size = (width, height) if width and height else None
     return PageFile(page.get("imageFilename"), size, in_reading_order(page, lines), frame=frame_of(root))
 
 
-def _line(element: xml.Element, number: int) -> PageLine:
+def _line(element: xml.Element, number: int, in_regions: dict[xml.Element, str]) -> PageLine:
     faults: list[str] = []
     polygon = _points(element.find("{*}Coords"), "polygon", faults)
     baseline = _points(element.find("{*}Baseline"), "baseline", faults)
@@ -56,7 +57,8 @@ def _line(element: xml.Element, number: int) -> PageLine:
     shape = LineOutline(polygon, box, baseline, tuple(faults))
     text = _text(element)
     by = by_in_page(element, text)
-    return PageLine(element.get("id") or f"number {number}", text, shape, element, by, _other_words(element, text))
+    elsewhere = _said_elsewhere(element, text, in_regions)
+    return PageLine(element.get("id") or f"number {number}", text, shape, element, by, elsewhere)
 
 
 def _points(element: xml.Element | None, what: str, faults: list[str]) -> Points:
@@ -89,10 +91,29 @@ def _words(line: xml.Element) -> str:
     return " ".join(filter(None, map(_unicode, line.iterfind("{*}Word"))))
 
 
-def _other_words(line: xml.Element, text: str) -> str | None:
-    """What a line's words say, where that is not what the line says."""
+def _said_elsewhere(line: xml.Element, text: str, in_regions: dict[xml.Element, str]) -> str | None:
+    """What a line's words, or its region, say, where that is not what the line says."""
     words = _words(line)
-    return words if words and digest(words) != digest(text) else None
+    if words and digest(words) != digest(text):
+        return f"its words say {words!r}"
+    return f"its region says {in_regions[line]!r}" if line in in_regions else None
+
+
+def _texts_in_regions(page: xml.Element) -> dict[xml.Element, str]:
+    """Of lines whose text is not in their region's own transcript, what stands there in their place. Only where that
+    has as many lines as the region: it may be a text of another kind."""
+    found = {}
+    for region in page.iter("{*}TextRegion"):
+        own = _unicode(region)
+        lines = list(region.iterchildren("{*}TextLine"))
+        texts = own.split("\n") if own else []
+        if len(texts) != len(lines):
+            continue
+        there = {digest(text) for text in texts}
+        for line, text in zip(lines, texts, strict=True):
+            if digest(_text(line)) not in there:
+                found[line] = text
+    return found
 
 
 def _unicode(element: xml.Element) -> str | None:

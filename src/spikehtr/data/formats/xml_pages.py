@@ -27,7 +27,7 @@ from spikehtr.data.formats.helpers import (
 from spikehtr.data.formats.machine import By, ReadLists
 from spikehtr.data.formats.outlines import LineOutline, band_height, bounds, usable
 from spikehtr.data.images import ImageError, image_size
-from spikehtr.data.samples import WORDS_ONLY, ImportReport, Sample, Severity, has_text
+from spikehtr.data.samples import CORRECTED_ELSEWHERE, ImportReport, Sample, Severity, has_text
 
 XML = frozenset({".xml"})
 _IMAGE_FOLDERS = ("images", "Images", "image", "img", "imgs", "jpg")
@@ -40,7 +40,7 @@ class PageLine:
     shape: LineOutline
     element: xml.Element = field(repr=False, compare=False)  # <TextLine>
     by: By | None = None  # whose text it is, where the file says so
-    words: str | None = None  # what its words say, where that is not what the line says
+    elsewhere: str | None = None  # what its words or its region say ("its words say ..."), where that differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +151,10 @@ def _is_machines(line: PageLine, file: Path, image: str, read: ReadLists, where:
     """Whether a line's text is a model's, and no person changed or confirmed it."""
     if line.by == "person" or (line.by is None and not read.holds(file, image, line.id, line.text)):
         return False
-    if line.words is not None:
-        message = (
-            f"its words say {line.words!r}, but the line itself {line.text!r}, as it was read: that is what counts"
-        )
-        report.add(WORDS_ONLY, where, message, "correct the text of the line too, below its words", "warning")
+    if line.elsewhere is not None:
+        message = f"{line.elsewhere}, but the line itself {line.text!r}, as it was read: that is what counts"
+        remedy = "correct the text of the line itself too: the last <Unicode> of its <TextLine>"
+        report.add(CORRECTED_ELSEWHERE, where, message, remedy, "warning")
     return True
 
 
