@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -21,7 +22,7 @@ from spikehtr.decoding.decoders import BeamDecoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.calibration import GRID, fit_temperature, judge_characters, log_loss
+from spikehtr.evaluation.calibration import GRID, fit_temperature, judge_characters, judge_words, log_loss
 from spikehtr.evaluation.rates import character_edits, total, word_edits
 from spikehtr.files import whole_file
 from spikehtr.readers import Reader, make_reader
@@ -31,6 +32,7 @@ from spikehtr.weights import Loaded, model_file
 
 _WEIGHTS, _RATIOS, _FINER = (0.2, 0.4, 0.6, 0.8, 1.0), (0.5, 1.0, 2.0, 3.0), (-0.1, 0.1)
 _SHARES = (0.2, 0.4, 0.6, 0.8)
+_UNFITTED = (1.5, 0.5)  # where errors are too few to tell; usual values
 
 
 class KeptFrames(NamedTuple):
@@ -171,14 +173,21 @@ def tune(
 
 
 def _fit_confidence(references: Sequence[str], decoder: BeamDecoder, frames: KeptFrames) -> tuple[float, float]:
-    """The temperature, and the language model's share, at which confidences are likeliest."""
+    """The temperature, and the language model's share, at which confidences of characters and words are likeliest.
+
+    Words count as well: errors beside a language model come together more than a product of characters says.
+    """
     fits = []
     for share in _SHARES:
         decoder.confidence_share = share
         sure = [sureness_of_choices(line, GRID) for line in _read(frames, decoder)]
-        judged = judge_characters(list(zip(references, sure, strict=True)))
-        temperature = fit_temperature(judged).temperature
-        fits.append((float(log_loss(judged.confidences, judged.right)[GRID.index(temperature)]), temperature, share))
+        pairs = list(zip(references, sure, strict=True))
+        characters, words = judge_characters(pairs), judge_words(pairs)
+        if fit_temperature(characters).problem:
+            return _UNFITTED
+        loss = np.sum([log_loss(*judged) * len(judged.right) for judged in (characters, words)], axis=0)
+        best = int(np.argmin(loss))
+        fits.append((float(loss[best]), float(GRID[best]), share))
     return min(fits)[1:]
 
 
