@@ -8,6 +8,7 @@ from typing import Any
 from spikehtr.serve.documents import PageState
 from spikehtr.serve.event_log import Author
 from spikehtr.serve.http_errors import RequestError
+from spikehtr.serve.page_parsing import parse_file
 from spikehtr.serve.project import Project
 
 ADA, BOB = Author("ada", "Ada"), Author("bob", "Bob")
@@ -76,3 +77,19 @@ def boxes() -> list[dict[str, Any]]:
         }
         for number in range(4)
     ]
+
+
+def in_file(project: Project, page: int) -> PageState:
+    row = project.row(page)
+    return parse_file(project.path(row["file"]), project.image(row)).state
+
+
+def same(file: PageState, log: PageState) -> bool:
+    """Whether a file says what the log says. Empty regions of a file and readings are not compared."""
+
+    def facts(state: PageState) -> Any:
+        regions = [(name, state.regions[name]["lines"]) for name in state.order if state.regions[name]["lines"]]
+        keys = ("text", "baseline", "polygon", "region")
+        return regions, {n: [line[k] for k in keys] + [line["by"] == "person"] for n, line in state.lines.items()}
+
+    return bool(facts(file) == facts(log))

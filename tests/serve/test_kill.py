@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from editing_help import in_file, same
 from serve_help import opened, page_with_lines
-from test_page_files import in_file, same
 
 from spikehtr.serve.page_files import PageFiles
 

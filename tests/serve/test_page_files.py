@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from editing_help import ADA, KINDS, step
+from editing_help import ADA, KINDS, in_file, same, step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
@@ -19,7 +19,6 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.serve.documents import PageState
 from spikehtr.serve.merging import merge
 from spikehtr.serve.page_files import PageFiles
-from spikehtr.serve.page_parsing import parse_file
 from spikehtr.serve.project import Project
 
 SPACE = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2013-07-15"
@@ -67,22 +66,6 @@ def foreign_page(project: Project, content: str = FOREIGN) -> int:
 
 def op(project: Project, page: int, kind: str, line: str, **more: Any) -> dict[str, Any]:
     return {"op": kind, "line": line, "version": project.log.state(page).version("lines", line), **more}
-
-
-def in_file(project: Project, page: int) -> PageState:
-    row = project.row(page)
-    return parse_file(project.path(row["file"]), project.image(row)).state
-
-
-def same(file: PageState, log: PageState) -> bool:
-    """Whether a file says what the log says. Empty regions of a file and readings are not compared."""
-
-    def facts(state: PageState) -> Any:
-        regions = [(name, state.regions[name]["lines"]) for name in state.order if state.regions[name]["lines"]]
-        keys = ("text", "baseline", "polygon", "region")
-        return regions, {n: [line[k] for k in keys] + [line["by"] == "person"] for n, line in state.lines.items()}
-
-    return bool(facts(file) == facts(log))
 
 
 def test_a_file_of_another_program_is_understood(tmp_path: Path) -> None:

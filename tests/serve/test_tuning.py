@@ -72,10 +72,10 @@ def test_a_model_is_tuned_stopped_gone_on_with_compared_and_used_only_when_asked
         while not (told := browser.get(f"/api/jobs/{job['id']}")["job"])["done"] and told["state"] == "running":
             pass
         browser.send(f"/api/jobs/{job['id']}/cancel", {})
-        stopped = browser.wait_for_job(job["id"], 120)
+        stopped = browser.wait_for_job(job["id"], 300)
         assert (stopped["state"], stopped["can_resume"]) == ("cancelled", True)
         plan = tmp_path / ".spikehtr" / "tuning" / str(job["id"]) / "run" / "job.json"
-        plan.write_text(plan.read_text().replace("2000", str(stopped["done"] + 20)))
+        plan.write_text(plan.read_text().replace("2000", str(stopped["done"] + 3)))
         before = browser.page(1)
         browser.send(f"/api/jobs/{job['id']}/resume", {}, 202)
         done = browser.wait_for_job(job["id"], 300)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from spikehtr.data.geometry import FittedLine, LineReader
+from spikehtr.data.geometry import FittedLine
+from spikehtr.readers.line_reader import LineReader
 from spikehtr.results.line import Line
 from spikehtr.serve.http_errors import RequestError
 

@@ -75,7 +75,7 @@ def sheet_of(name: str, gray: Image.Image, state: PageState, wanted: Iterable[st
         ]
         if places:
             regions.append(RegionPlace(region, state.regions[region]["kind"], (), places))
-    return SegmentedPage(name, gray, regions, [], [], given=True)
+    return SegmentedPage(name, gray, gray.size, regions, [], [], given=True)
 
 
 def _pairs(points: line_shapes.Points) -> tuple[tuple[float, float], ...]:

@@ -38,6 +38,7 @@ from spikehtr.serve.uploads import IMAGE_FORMATS
 from spikehtr.serve.workbench import Workbench
 
 _MODES: dict[str, Mode] = {"auto": "auto", "line": "line", "page": "page"}
+_GONE = 499
 _DECODING = 2  # images opened at a time: each may take hundreds of megabytes
 _WRITERS: dict[str, Callable[[Page], str]] = {
     "application/json": Page.to_json,
@@ -90,6 +91,8 @@ class Service:
         except TimeoutError:
             remedy = "send a smaller image, or try when there is less to do"
             raise RequestError(504, "timeout", f"not done within {self.limits.seconds:g} s", remedy) from None
+        except ClientDisconnect:
+            return Response(status_code=_GONE)  # which nobody hears; it is counted
         except RequestError as error:
             self.metrics.refused += error.status == 429
             raise
@@ -160,7 +163,7 @@ class Service:
             raise RequestError(415, "unsupported", f"the image cannot be read: {error}", "send a sound image") from None
         sheet = _given_sheet(gray, given) if given is not None else found_sheet("image", gray, find_lines, mode)
         regions, fitted = cut_lines(model.fitting, sheet)
-        return OpenedImage(model, sheet._replace(gray=Image.new("1", gray.size)), regions, fitted)
+        return OpenedImage(model, sheet._replace(gray=None), regions, fitted)
 
     def _check(self, data: bytes) -> None:
         """The size that an image claims, before anything is decoded."""

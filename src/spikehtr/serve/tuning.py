@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LEAST_LINES = 10  # corrected, over two pages at least
 _SHARE = 5  # of so many pages one is held out
 _MINUTES = 10.0
+_PATIENCE = 300.0  # seconds in which a run may end by itself
 _ROLES = "tuning.roles"  # the setting that remembers for what a page was used
 PLAN, DATA, RUN = "plan.json", "lines.parquet", "run"
 
@@ -191,7 +192,10 @@ def _run(job: BackgroundJob, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "spikehtr.serve.tuning_worker", str(folder)]
     pipe = subprocess.PIPE
     over, errors, last = threading.Event(), deque[str](maxlen=20), dict[str, Any]()
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, encoding="utf-8") as process:
+    # In a session of its own: a Ctrl-C for the server must not reach it as well, since a second signal ends it at once.
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", start_new_session=True
+    ) as process:
         threads = [
             threading.Thread(target=_stop_when_cancelled, args=(job, process, over), daemon=True),
             threading.Thread(target=errors.extend, args=(process.stderr,), daemon=True),
@@ -224,8 +228,9 @@ def _run(job: BackgroundJob, folder: Path) -> dict[str, Any]:
 def _stop_when_cancelled(job: BackgroundJob, process: subprocess.Popen[str], over: threading.Event) -> None:
     while not over.wait(0.2):
         if job.cancelled.is_set():
-            process.terminate()  # it saves, and can be gone on with
-            if not over.wait(60):
+            if process.stdin is not None:
+                process.stdin.close()  # it ends with the step under way, saves, and can be gone on with
+            if not over.wait(_PATIENCE):
                 process.kill()
             return
 

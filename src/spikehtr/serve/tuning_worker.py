@@ -1,6 +1,6 @@
 """The process of a fine-tuning: `python -m spikehtr.serve.tuning_worker FOLDER`. Says what it does in lines of JSON.
 
-It ends, saved, on SIGTERM, and when its standard input does: then the server that began it is gone.
+It ends, saved, when its standard input does: then it was cancelled, or the server that began it is gone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def say(**told: Any) -> None:
 
 def main(folder: Path) -> None:
     threading.Thread(target=_end_with_server, daemon=True).start()
-    os.nice(10)  # the workbench answers first
+    os.nice(5)  # the workbench answers first
     plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
     try:
         if not (folder / RUN / ".finished").is_file():

@@ -7,10 +7,9 @@ import warnings
 from typing import Any, Literal, NamedTuple
 
 import torch
-from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 
 from spikehtr.errors import SpikeHTRError, reason_of
-from spikehtr.training.fabric import Fabric
+from spikehtr.training.fabric import Fabric, SLURMEnvironment
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 _FABRIC: dict[str, Any] = {"fp32": "32-true", "bf16": "bf16-mixed", "fp64": "64-true"}

@@ -57,12 +57,14 @@ def new_page(chromium: Any) -> Iterator[Callable[..., Any]]:
 class Server:
     """`spikehtr serve` as a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, model: Path | None) -> None:
         pytest.importorskip("uvicorn", reason="the extra `web` is not installed")
         self.folder = folder
         source = str(Path(spikehtr.__file__).parents[1])
         variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "spikehtr", "serve", str(folder), "--no-browser", "--port", "0"]
+        if model:
+            command += ["--model", str(model)]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
         )
@@ -96,15 +98,15 @@ class Server:
 
 @pytest.fixture
 def workbench(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts workbenches on a new folder; `pages`: how many copies of the sample page lie in it."""
+    """Starts workbenches on a new folder with `pages` copies of the sample page; `model`: None is the bundled one."""
     servers: list[Server] = []
 
-    def start(pages: int = 1) -> Server:
+    def start(pages: int = 1, model: Path | None = None) -> Server:
         folder = tmp_path / f"project-{len(servers)}"
         folder.mkdir()
         for number in range(pages):
             shutil.copy(ASSETS / "sample-page.jpg", folder / f"page-{number + 1}.jpg")
-        servers.append(Server(folder))
+        servers.append(Server(folder, model))
         return servers[-1]
 
     yield start
