@@ -11,11 +11,13 @@ from lm_help import random_logits, small_model
 from safetensors import safe_open
 
 from conftest import micro
+from spikehtr.assets import LANGUAGE_MODEL
 from spikehtr.decoding import decoders
 from spikehtr.decoding.beam import BeamOptions
 from spikehtr.decoding.confidence import sureness
 from spikehtr.decoding.decoders import BeamDecoder, GreedyDecoder, decoder_for, tuned_options
 from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model import SpikeHTR
 from spikehtr.text import Charset
@@ -109,3 +111,12 @@ def test_a_weight_of_nothing_is_nearly_greedy_and_a_huge_one_is_told() -> None:
     assert [line.text for line in found] == [line.text for line in decode_greedy(logits, lengths, CHARSET)]
     with pytest.raises(SpikeHTRError, match="weight"):
         decoder_for(CHARSET, 1.0, small_model(), weight=1e9)
+
+
+def test_the_language_model_that_comes_along_is_small_and_tuned() -> None:
+    model = LanguageModel.load(LANGUAGE_MODEL)
+    assert LANGUAGE_MODEL.stat().st_size < 5_000_000
+    assert tuned_options(model).weight == model.notes["tuned"]["weight"] > 0
+    found = decoder_for(CHARSET, 1.0, "bundled")
+    assert isinstance(found, BeamDecoder)
+    assert found.model.vocabulary == model.vocabulary
