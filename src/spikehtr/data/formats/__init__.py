@@ -58,7 +58,9 @@ def detect(path: Path) -> str:
     if found:
         return found
     if path.is_dir() and next(walk(path), None) is None:
-        raise SpikeHTRError(f"{path} holds no file: check the path, or put lines there (docs/reference/line-formats.md says which)")
+        raise SpikeHTRError(
+            f"{path} holds no file: check the path, or put lines there (docs/reference/line-formats.md says which)"
+        )
     looked = "\n".join(f"  {name}: {reader.looks_for}" for name, reader in _READERS.items())
     raise SpikeHTRError(
         f"{path} holds no handwriting data in a format known here. Looked for:\n{looked}\n"
