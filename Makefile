@@ -7,7 +7,7 @@ INSTALL := $(PIP) install --no-compile -c constraints.txt
 
 SAMPLES := src/spikehtr/assets
 
-.PHONY: demo test test-slow test-all lint format clean
+.PHONY: demo workbench test test-slow test-all lint format clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.core
@@ -16,6 +16,12 @@ demo: .venv/.core
 	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --overlay -f page -o demo
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png -o demo/inkcoder.png
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png --reduction -m bundled -o demo/reduction.png
+
+# The workbench in the browser, on a copy of the sample page.
+workbench: .venv/.web
+	@mkdir -p demo/workbench
+	@cp -n $(SAMPLES)/sample-page.jpg demo/workbench/
+	$(BIN)/spikehtr serve demo/workbench
 
 test: .venv/.dev
 	$(BIN)/python -m pytest
@@ -47,9 +53,13 @@ NEEDED := pyproject.toml constraints.txt $(wildcard src/spikehtr/readers/cpu/nat
 	$(INSTALL) -e .
 	@touch $@
 
+.venv/.web: .venv/bin/python $(NEEDED)
+	$(INSTALL) -e '.[web]'
+	@touch .venv/.core $@
+
 .venv/.dev: .venv/bin/python $(NEEDED)
 	$(INSTALL) -e '.[dev,oracle,export,pdf]'
-	@touch .venv/.core $@
+	@touch .venv/.core .venv/.web $@
 
 clean:
 	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

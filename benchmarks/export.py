@@ -23,11 +23,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from spikehtr import Recognizer
+from spikehtr.data.batching import open_split
 from spikehtr.evaluation.agreement import Noisy, agree, fitted_lines
 from spikehtr.export import onnx
-from spikehtr.export.check_export import open_split
 from spikehtr.model.spike_htr import SpikeHTR
-from spikehtr.readers import FittedLine, Recognizer, make_reader
+from spikehtr.readers import FittedLine, make_reader
 from spikehtr.readers.torch import DoubleReader, TorchReader
 from spikehtr.text import normalise
 from spikehtr.weights import Loaded, load_model, save_model
@@ -152,7 +153,9 @@ def main() -> None:
     loaded = load_model(options.model)
     loaded = with_gelu(loaded) if options.gelu else loaded
     model = Recognizer(loaded.net, loaded.config, loaded.charset, reader=TorchReader(loaded.net))
-    lines, truths = fitted_lines(open_split(options.data, options.split, model, options.lines))
+    lines, truths = fitted_lines(
+        open_split([options.data], options.split, model.config, model.charset, count=options.lines)
+    )
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ from spikehtr.data.samples import ImportReport
 from spikehtr.evaluation.rate_tables import columns
 from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import ROOTS, read_given
-from spikehtr.pages.read_pages import SegmentedPage, assemble, cut_lines, found_sheet, given_sheet
+from spikehtr.pages.page_lines import SegmentedPage, assemble, cut_lines, found_sheet, given_sheet
 from spikehtr.pages.rule_segmenter import segmenter
 from spikehtr.pages.score_lines import Score, score
 from spikehtr.recognizer import Recognizer
@@ -81,7 +81,7 @@ def errors(pairs: list[tuple[str, str]]) -> tuple[int, int]:
 def read(recognizer: Recognizer, sheet: SegmentedPage) -> tuple[Page, float]:
     """A page as it is read, and the seconds that took."""
     start = time.perf_counter()
-    places, fitted = cut_lines(recognizer, sheet)
+    places, fitted = cut_lines(recognizer.fitting, sheet)
     page = assemble(sheet, places, recognizer.read_lines(fitted), recognizer.name)
     return page, time.perf_counter() - start
 

@@ -34,7 +34,7 @@ from spikehtr.model.mixer import Branch, Mixer, SpikingLinear
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.job import Job, carry_out
+from spikehtr.training.job import Job, run_job
 
 UNITS, LAYERS, DROPOUT = 256, 3, 0.2  # of the CRNN's BLSTM
 
@@ -193,7 +193,7 @@ def train(name: str, options: argparse.Namespace) -> None:
     fabric = make_fabric(options.device, 1, config.training.precision)
     fabric.launch()
     began = time.monotonic()
-    carry_out(job, fabric, lambda text: print(text, flush=True))
+    run_job(job, fabric, lambda text: print(text, flush=True))
     net = build(config.model, 100)
     if change is not None:
         change(net)

@@ -17,6 +17,7 @@ from copy import deepcopy
 from rich.console import Console
 from rich.table import Table
 
+from spikehtr import Recognizer
 from spikehtr.cli.options import pick_device
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
@@ -24,7 +25,7 @@ from spikehtr.evaluation.agreement import Noisy, agree, fitted_lines
 from spikehtr.model.network import Network
 from spikehtr.profiling.benchmark_steps import FAST, REFERENCE, chosen
 from spikehtr.profiling.roofline import synchronize
-from spikehtr.readers import FittedLine, Reader, Recognizer, make_reader
+from spikehtr.readers import FittedLine, Reader, make_reader
 from spikehtr.readers.cpu.engine import unsupported_reason
 from spikehtr.readers.torch import DoubleReader, TorchReader
 from spikehtr.text import normalise

@@ -1,5 +1,6 @@
 """Benchmarks that check what they measure, on very little: they are run rarely, and would go stale in silence."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,15 @@ def run(name, *args):
     return done.stdout
 
 
+@pytest.mark.parametrize("file", sorted(BENCHMARKS.glob("*.py")), ids=lambda file: file.stem)
+def test_every_benchmark_finds_what_it_imports(file, monkeypatch):
+    spec = importlib.util.spec_from_file_location("benchmark", file)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "benchmark", module)
+    spec.loader.exec_module(module)
+    assert callable(module.main)
+
+
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lines") / "drawn"
@@ -33,7 +43,7 @@ def test_every_page_is_transcribed_or_listed_and_a_killed_run_is_resumed():
     assert "transcribed 7; all good ones: True" in told
 
 
-@pytest.mark.slow  # the readers themselves: test_inference.py
+@pytest.mark.slow  # the readers themselves: tests/readers/test_readers.py
 def test_readers_are_compared_with_the_reference(lines):
     told = run("reading", "bundled", "--data", lines, "--lines", 2, "--device", "cpu")
     assert "2 lines of" in told

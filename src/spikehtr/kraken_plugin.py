@@ -18,12 +18,12 @@ from PIL import Image
 from torch import nn
 
 from spikehtr.config import Config
-from spikehtr.data.geometry import cut_line
+from spikehtr.data.geometry import FittedLine, cut_line
 from spikehtr.data.images import to_gray
 from spikehtr.export.kraken_files import MINIMUM
 from spikehtr.pages.word_boxes import slice_box
 from spikehtr.readers import Precision, make_reader
-from spikehtr.readers.line_reader import POOLED_BATCHES, FittedLine, LineReader
+from spikehtr.readers.line_reader import POOLED_BATCHES, LineReader
 from spikehtr.registry import build
 from spikehtr.results import Line
 from spikehtr.text import Charset

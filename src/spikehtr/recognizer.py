@@ -12,6 +12,8 @@ import torch
 from PIL import Image
 
 from spikehtr.data.images import ImageLike, open_image, type_name
+from spikehtr.decoding.decoders import decoder_for
+from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import Segmenter
 from spikehtr.pages.read_pages import read_page
@@ -31,6 +33,9 @@ class Recognizer(LineReader):
         device: str | torch.device = "cpu",
         precision: Precision = "auto",
         straighten: bool | None = None,
+        lm: str | os.PathLike[str] | LanguageModel | None = None,
+        beam: int | None = None,
+        lm_weight: float | None = None,
     ) -> Self:
         """A model file; the bundled one without `path`.
 
@@ -38,6 +43,9 @@ class Recognizer(LineReader):
         a tile unit, AMX) and fp32 elsewhere; or fp64, which is slow, but no text hangs on rounding.
         `straighten`: whether lines are made level before they are read; by default as the model has it
         (`data.straighten`).
+        `lm`: a language model (`spikehtr lm train`): a file, "bundled" or "none"; by default the one that the model's
+        file carries, if any. `beam` and `lm_weight`: how many texts are followed, and what the language model counts;
+        by default what it was tuned to.
         """
         if torch.device(device).type == "cuda" and not torch.cuda.is_available():
             raise SpikeHTRError(f"device {str(device)!r}: PyTorch finds no GPU here; take device='cpu'")
@@ -47,7 +55,8 @@ class Recognizer(LineReader):
             config = config.with_overrides({"data.straighten": straighten})
         net = loaded.net.to(device)
         reader = make_reader(net, precision)
-        return cls(net, config, loaded.charset, loaded.temperature, Path(path).name, reader)
+        decoder = decoder_for(loaded.charset, loaded.temperature, lm, loaded.language_model, beam, lm_weight)
+        return cls(net, config, loaded.charset, loaded.temperature, Path(path).name, reader, decoder=decoder)
 
     @overload  # a string is a path here, not a sequence of them
     def transcribe(self, images: ImageLike, batch_size: int | None = None) -> Line: ...  # type: ignore[overload-overlap]

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from spikehtr.assets import MODEL
 from spikehtr.config import Config
 from spikehtr.config.retired import config_of_file
+from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.files import whole_file
 from spikehtr.model.network import Network
@@ -28,6 +30,7 @@ from spikehtr.text import Charset
 from spikehtr.version import __version__
 
 FORMAT = "spikehtr-1"
+_CARRIED = "language_model."  # what the names of a carried language model's parts begin with
 BUNDLED = "bundled"  # stands for the model that comes with the package wherever a model file is asked for
 
 
@@ -36,6 +39,7 @@ class Loaded(NamedTuple):
     config: Config
     charset: Charset
     notes: dict[str, Any]  # provenance and scores, as they were saved
+    language_model: LanguageModel | None = None  # that the file carries
 
     @property
     def temperature(self) -> float:
@@ -118,10 +122,35 @@ def load_model(path: str | os.PathLike[str]) -> Loaded:
         charset, notes = Charset(tuple(json.loads(header["charset"]))), json.loads(header.get("notes", "{}"))
         net = build(config.model, len(charset))
         with safe_open(str(model_file(path)), "pt") as file:
-            net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        carried = {name: tensors.pop(name) for name in list(tensors) if name.startswith(_CARRIED)}
+        net.load_state_dict(tensors)
     except (SafetensorError, json.JSONDecodeError, KeyError, RuntimeError) as error:
         raise SpikeHTRError(_damaged(path, error)) from None
-    return Loaded(net.eval(), config, charset, notes)
+    return Loaded(net.eval(), config, charset, notes, _carried(carried, header, str(path)))
+
+
+def _carried(tensors: dict[str, Tensor], header: dict[str, str], where: str) -> LanguageModel | None:
+    """The language model in a model file, if any."""
+    if not tensors:
+        return None
+    tensors = {name.removeprefix(_CARRIED): value for name, value in tensors.items()}
+    own = {name.removeprefix(_CARRIED): value for name, value in header.items() if name.startswith(_CARRIED)}
+    return LanguageModel.unpack(tensors, own, where)
+
+
+def attach_language_model(
+    path: str | os.PathLike[str], model: LanguageModel | None, output: str | os.PathLike[str]
+) -> None:
+    """Write a model file anew with a language model in it, in place of one that it carries; None: without any."""
+    header = {name: value for name, value in load_header(path).items() if not name.startswith(_CARRIED)}
+    with safe_open(str(model_file(path)), "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys() if not name.startswith(_CARRIED)}  # noqa: SIM118
+    if model is not None:
+        tensors |= {f"{_CARRIED}{name}": torch.from_numpy(values.copy()) for name, values in model.arrays.items()}
+        header |= {f"{_CARRIED}{name}": value for name, value in model.header().items()}
+    with whole_file(output) as temporary:
+        save_file(tensors, temporary, header)
 
 
 def read_with(loaded: Loaded, overrides: Iterable[str]) -> Loaded:
@@ -137,7 +166,7 @@ def read_with(loaded: Loaded, overrides: Iterable[str]) -> Loaded:
         raise SpikeHTRError(
             f"trained with model.reducer.mode={trained.reducer.mode}, it has no weights to read with {now.reducer.mode}"
         )
-    return Loaded(net.eval(), config, loaded.charset, loaded.notes)
+    return loaded._replace(net=net.eval(), config=config)
 
 
 def check_changeable(path: str | os.PathLike[str]) -> None:

@@ -214,7 +214,8 @@ def check_gone_on(folders):
         assert (folder / "result.json").is_file()
 
 
-@pytest.mark.parametrize("sign", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
+@pytest.mark.slow  # in one process: the test below; several: tests/studies/test_runner.py; a kill: training's own tests
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
 def test_stopped_and_killed_studies_go_on(sign, lines, tmp_path):
     """The study is stopped while two processes train for it."""
     words, folders = long_study(lines, tmp_path / "s")

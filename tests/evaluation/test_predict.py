@@ -70,7 +70,7 @@ def test_what_was_read_is_normalised_like_the_reference(tmp_path, monkeypatch):
     class Read:
         text, confidence = "  ink   e\u0301 \u00ac ", 0.5
 
-    read = "spikehtr.readers.line_reader.decode_frames"
+    read = "spikehtr.decoding.decoders.decode_frames"
     monkeypatch.setattr(read, lambda frames, _: [Read] * len(frames.lengths.wait()))
     assert {p.text for p in predict(network(lines), lines)} == {"ink \u00e9"}
 

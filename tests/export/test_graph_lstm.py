@@ -95,7 +95,7 @@ SLOW = pytest.mark.slow  # a minute to trace each
 @pytest.mark.parametrize(
     ("arch", "reducer", "kind"),
     [
-        ("kraken", False, "onnx"),
+        pytest.param("kraken", False, "onnx", marks=SLOW),
         pytest.param("kraken", True, "onnx", marks=SLOW),
         pytest.param("cnn-blstm", False, "onnx", marks=SLOW),
         pytest.param("retsinas", False, "onnx", marks=SLOW),

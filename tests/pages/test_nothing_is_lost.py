@@ -25,7 +25,8 @@ from PIL import Image
 
 from spikehtr.pages.inputs import PageJob, find_sources
 from spikehtr.pages.origins import FILE, SUFFIX, Format
-from spikehtr.pages.read_pages import PageResult, ReadOptions
+from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_stages import PageResult
 from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 
@@ -58,7 +59,7 @@ sys.addaudithook(Watch.hook)
 def stub(generation: int) -> Callable[..., Iterator[PageResult]]:
     """Reads a word on every page, another one each time."""
 
-    def read_pages(recognizer: None, jobs: Iterable[PageJob], how: ReadOptions, told: object) -> Iterator[PageResult]:
+    def read_pages(recognizer: None, jobs: Iterable[PageJob], how: ReadOptions, *more: object) -> Iterator[PageResult]:
         for job in jobs:
             letters = tuple(Glyph(letter, 0.9, (1.0, 1.0, 8.0, 8.0)) for letter in f"reading{generation}")
             line = TextLine("l", ((0.0, 0.0), (9.0, 0.0), (9.0, 9.0)), (), (Word(letters),), 0.9)

@@ -9,4 +9,5 @@ SAMPLE_PAGE = HERE / "sample-page.jpg"
 SAMPLE_TEXT = HERE / "sample-page.txt"  # what stands on it: a line a line, an empty one between regions
 FONTS = HERE / "fonts"
 MODEL = HERE / "model.safetensors"  # the bundled model (tools/bundle.py put it there)
+LANGUAGE_MODEL = HERE / "language-model.safetensors"  # made of the texts the bundled model was trained on
 CARD = HERE / "model.md"  # and what there is to say of it

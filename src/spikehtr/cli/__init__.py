@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from spikehtr.cli import data, export, lm
+from spikehtr.cli import bulk, data, export, lm
 from spikehtr.cli.bench import bench
 from spikehtr.cli.config import config
 from spikehtr.cli.evaluate import evaluate
 from spikehtr.cli.inspect import inspect
 from spikehtr.cli.profile import profile
+from spikehtr.cli.serve import serve
 from spikehtr.cli.study import study
 from spikehtr.cli.train import train
 from spikehtr.cli.transcribe import transcribe
@@ -28,11 +29,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (transcribe, train, evaluate, study, config, inspect, profile, bench):
+for verb in (transcribe, train, evaluate, study, config, inspect, profile, bench, serve):
     app.command()(verb)
 app.add_typer(data.app, name="data")
 app.add_typer(lm.app, name="lm")
 app.add_typer(export.app, name="export")
+app.add_typer(bulk.app, name="bulk")
 
 
 def _print_version(wanted: bool) -> None:

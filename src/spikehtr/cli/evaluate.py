@@ -13,7 +13,10 @@ import typer
 
 from spikehtr.cli.options import (
     BatchSize,
+    Beam,
     Device,
+    LanguageModelFile,
+    LMWeight,
     ReadingOverrides,
     pick_device,
     print_json,
@@ -65,6 +68,9 @@ def evaluate(
     worst: Annotated[int, typer.Option("--worst", min=0, max=200, help="Worst lines to show in the report.")] = 20,
     overrides: ReadingOverrides = None,
     batch_size: BatchSize = 16,
+    lm: LanguageModelFile = None,
+    beam: Beam = None,
+    lm_weight: LMWeight = None,
     device: Device = "auto",
     precision: Annotated[
         Literal["fp32", "fp64"],
@@ -90,6 +96,8 @@ def evaluate(
         raise SpikeHTRError("-s changes how a model reads; these lines have been read")
     if calibrate:
         _check_calibration(models, split)
+        if lm not in (None, "none"):
+            raise SpikeHTRError("--calibrate is for the network alone; `spikehtr lm tune` calibrates a language model")
     split = split or ("validation" if calibrate else "test")
     chosen = pick_device(device)
     from spikehtr.evaluation.write_report import whole_result, write_evaluation
@@ -103,7 +111,9 @@ def evaluate(
                 f"{output} holds a training run or a study, whose report.html is another: name another folder"
             )
         make_folder(output)
-    read = _evaluations(models, data, split, overrides or [], batch_size, chosen, calibrate, precision)
+    read = _evaluations(
+        models, data, split, overrides or [], batch_size, chosen, calibrate, precision, (lm, beam, lm_weight)
+    )
     command = shlex.join(["spikehtr", *sys.argv[1:]])
     if len(read) == 2:
         _compare(read[0], read[1], output, worst, command, as_json)
@@ -156,9 +166,11 @@ def _evaluations(
     device: str,
     fit: bool,
     precision: Precision,
+    language: tuple[str | None, int | None, float | None],
 ) -> list[Evaluation]:
     """What each model reads in the data, each with lines of the size it takes; all are opened before any is read."""
     from spikehtr.data.batching import Lines
+    from spikehtr.decoding.decoders import BeamDecoder, decoder_for
     from spikehtr.evaluation.evaluation import evaluate_lines
     from spikehtr.evaluation.readings import are_readings, evaluate_readings
     from spikehtr.readers import make_reader
@@ -180,14 +192,19 @@ def _evaluations(
         parts = {
             source: Lines(store, rows, loaded.charset, wide, labelled=False) for source, (store, rows) in found.items()
         }
-        opened.append((model, loaded, parts))
+        lm, beam, weight = ("none", None, None) if fit else language
+        decoder = decoder_for(loaded.charset, loaded.temperature, lm, loaded.language_model, beam, weight)
+        opened.append((model, loaded, parts, decoder))
     for model in [model for model in models if are_readings(model)]:
         found = found or _open(data, split)
-        about = {"model": str(model), "data": list(found), "split": split}
+        about: dict[str, Any] = {"model": str(model), "data": list(found), "split": split}
         read[model] = evaluate_readings(model, found, about, lambda message: typer.echo(message, err=True))
-    for model, loaded, parts in opened:
+    for model, loaded, parts, decoder in opened:
         about = {"model": str(model), "data": list(parts), "split": split, "precision": precision}
         about |= {"set": overrides} if overrides else {}
+        # Greedy decoding needs no temperature; confidences are worked out at all that are asked for.
+        searching = decoder if isinstance(decoder, BeamDecoder) else None
+        about |= {"language_model": searching.about} if searching else {}
         net = loaded.net.to(device).eval()
         with counting(f"reading with {model.name}", sum(map(len, parts.values()))) as progress:
             read[model] = evaluate_lines(
@@ -201,6 +218,7 @@ def _evaluations(
                 about=about,
                 progress=progress,
                 reader=make_reader(net, precision, recorded=False),
+                decoder=searching,
             )
     return [read[model] for model in models]
 

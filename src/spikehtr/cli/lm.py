@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from spikehtr.cli.options import writable
+from spikehtr.cli.options import AsJson, Device, print_json, writable
 from spikehtr.cli.progress import counting
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Language models of characters, which help reading (--lm).", no_args_is_help=True)
 
 LMFile = Annotated[Path, typer.Argument(metavar="LM", help="A language model (.safetensors).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 @app.command()
@@ -70,6 +68,61 @@ def train(
 def show(file: LMFile, as_json: AsJson = False) -> None:
     """What a language model is made of."""
     _show(file, as_json)
+
+
+@app.command()
+def tune(
+    file: LMFile,
+    data: Annotated[
+        list[str], typer.Option("--data", "-d", help="Whose validation lines to tune on, any format. Repeatable.")
+    ],
+    model: Annotated[Path, typer.Option("--model", "-m", help="The network it is to help (.safetensors).")] = Path(
+        "bundled"
+    ),
+    device: Device = "auto",
+) -> None:
+    """Find out what a language model should count beside a network, and note it in the language model's file.
+
+    Weight, bonus for each character and the temperature of confidences are those that suit the validation lines; never
+    give it test lines. What the network says of the lines is kept in the cache, so that they are read once. If the
+    language model does not help, its file is left as it is, and the exit code is 1.
+    """
+    writable(file)
+    from spikehtr.cli.options import pick_device
+    from spikehtr.decoding.language_model import LanguageModel
+    from spikehtr.evaluation.lm_tuning import kept_frames, tune
+    from spikehtr.weights import load_model
+
+    language_model, loaded = LanguageModel.load(file), load_model(model)
+    with counting("reading validation lines") as progress:
+        frames = kept_frames(model, loaded, data, pick_device(device), progress)
+    with counting("trying settings") as progress:
+        found = tune(frames, language_model, loaded.charset, progress)
+    said = f"CER {found.cer[0]:.2%} -> {found.cer[1]:.2%}, WER {found.wer[0]:.2%} -> {found.wer[1]:.2%}"
+    count = len(frames.references)
+    if not found.helps:
+        typer.echo(f"{file} is left as it was: it does not help on {count} validation lines ({said})", err=True)
+        raise typer.Exit(1)
+    language_model.notes["tuned"] = found.notes(model.name, [Path(source).name for source in data], count)
+    language_model.save(file)
+    options = found.options
+    typer.echo(f"{count} validation lines: {said}; weight {options.weight:g}, bonus {options.bonus:g}, noted in {file}")
+
+
+@app.command()
+def attach(
+    file: Annotated[str, typer.Argument(metavar="LM", help="A language model (.safetensors); none takes it out.")],
+    model: Annotated[Path, typer.Option("--model", "-m", help="The network's file (.safetensors).")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write; may be the model's own.")],
+) -> None:
+    """Write a model file that carries a language model: it is used wherever the model reads, but with --lm none."""
+    writable(output)
+    from spikehtr.decoding.decoders import NO_MODEL
+    from spikehtr.decoding.language_model import LanguageModel
+    from spikehtr.weights import attach_language_model
+
+    attach_language_model(model, None if file == NO_MODEL else LanguageModel.load(file), output)
+    typer.echo(str(output))
 
 
 @app.command("from-arpa")
@@ -125,7 +178,7 @@ def _show(file: Path, as_json: bool) -> None:
         **model.notes,
     }
     if as_json:
-        typer.echo(json.dumps(facts | {"alphabet": "".join(model.vocabulary.characters)}, indent=2, ensure_ascii=False))
+        print_json(facts | {"alphabet": "".join(model.vocabulary.characters)})
         return
     typer.echo(
         f"{file}: order {model.order}, {facts['characters']} characters, {model.arcs} n-grams, "

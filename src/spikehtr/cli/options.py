@@ -73,6 +73,21 @@ ReadingOverrides = Annotated[
     ),
 ]
 
+LanguageModelFile = Annotated[
+    Optional[str],
+    typer.Option(
+        "--lm",
+        metavar="LM",
+        help="Read with a language model (`spikehtr lm train`); bundled: the one that comes along; none: without. "
+        "(default: the one in the model's file, if any)",
+    ),
+]
+Beam = Annotated[Optional[int], typer.Option("--beam", min=1, help="With a language model: texts followed at a time.")]
+LMWeight = Annotated[
+    Optional[float],
+    typer.Option("--lm-weight", help="With a language model: what it counts. (default: as it was tuned)"),
+]
+
 
 def given_options(ctx: typer.Context, *names: str) -> list[str]:
     """Which of these parameters (all, without names) the command line gives, as its options are written."""

@@ -31,6 +31,56 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         yield lambda done: bar.update(task, completed=done)
 
 
+@contextmanager
+def page_progress(
+    sources: int, failed: Callable[[], int]
+) -> Iterator[tuple[Callable[[int], None], Callable[[int], None], Callable[[], None]]]:
+    """Yields functions to call with a source's pages, with lines read, and at a page's end. Silent off a terminal.
+
+    `failed`: how many pages could not be done so far.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("reading"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("pages{task.fields[rate]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("reading", total=sources, rate="")
+        lines = pages = 0
+
+        def found(count: int) -> None:
+            bar.update(task, total=(bar.tasks[0].total or 0) + count - 1)
+
+        def told(count: int) -> None:
+            nonlocal lines
+            lines += count
+            show()
+
+        def done() -> None:
+            nonlocal pages
+            pages += 1
+            bar.advance(task)
+            show()
+
+        def show() -> None:
+            seconds = bar.tasks[0].elapsed or 0
+            rate = f", {lines} lines"
+            if seconds > 1:
+                rate = f", {pages / seconds:.2f} pages/s, {lines / seconds:.1f} lines/s"
+                left = (bar.tasks[0].total or 0) - pages
+                rate += f", {spoken(seconds / pages * left)} left" if pages else ""
+            errors = failed()
+            bar.update(task, rate=rate + (f", {errors} failed" if errors else ""))
+
+        yield found, told, done
+
+
 class TrainingProgress:
     """How a training goes on: a line for each epoch; within it a bar on a terminal, a line now and then elsewhere."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spikehtr.config import Config
 
 
-_ANEW = {"--output", "--resume", "--device", "--devices"}  # what may be said of a run that goes on as it was begun
+_ANEW = {"--output", "--resume", "--device", "--devices", "--nodes"}  # what may be said of a run that goes on as begun
 
 
 def train(
@@ -66,9 +66,20 @@ def train(
     allow_unknown: options.AllowUnknown = False,
     machine_lines: options.MachineLines = False,
     worst: Annotated[int, typer.Option("--worst", min=0, help="Worst lines shown in the report, as pictures.")] = 20,
+    lm: Annotated[
+        bool,
+        typer.Option(
+            "--lm",
+            help="Make a language model of the training lines, too; if it helps on the validation lines, the model's "
+            "file carries it.",
+        ),
+    ] = False,
     half: Annotated[bool, typer.Option("--half", help="Store the model in half precision: half the size.")] = False,
     device: options.Device = "auto",
     devices: Annotated[int, typer.Option("--devices", min=1, help="How many GPUs, or CPU processes, to use.")] = 1,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, help="How many machines run this command; torchrun and Slurm say so.")
+    ] = 1,
 ) -> None:
     """Train a recogniser from scratch, or fine-tune one.
 
@@ -122,19 +133,21 @@ def train(
         assert data is not None
         mode, limits = charset or "extend", (max_steps, max_minutes)
         how = (resume, allow_unknown, half)
-        job = Job(config, data, output, start, mode, *limits, *how, save_every, worst, teacher, machine_lines)
+        job = Job(config, data, output, start, mode, *limits, *how, save_every, worst, teacher, machine_lines, lm)
     job.claim_folder()
-    fabric = make_fabric(chosen, devices, job.config.training.precision)
+    fabric = make_fabric(chosen, devices, job.config.training.precision, nodes)
     fabric.launch()
     with ExitStack() as last, _only_first_prints(fabric), training_progress(typer.echo) as shown:
         last.callback(close_process_group)
         if model:
             typer.echo(_fine_tuning(job.config, by_epochs=not (job.max_steps or job.max_minutes)))
-        outcome = run_job(job, fabric, typer.echo, shown.tell, shown.reading, model, shown.beat)
+        with _told_when_lost(fabric):
+            outcome = run_job(job, fabric, typer.echo, shown.tell, shown.reading, model, shown.beat)
         if not outcome.finished:
             again = ["spikehtr", "train", "-o", str(output), "--resume"]
             again += [] if device == "auto" else ["--device", device]
             again += [] if devices == 1 else ["--devices", str(devices)]
+            again += [] if nodes == 1 else ["--nodes", str(nodes)]
             typer.echo(f"stopped at step {outcome.step} and saved: `{shlex.join(again)}` goes on")
             raise typer.Exit(1)
         score = "no line to validate on; the last weights" if outcome.cer is None else f"best CER {outcome.cer:.2%}"
@@ -185,6 +198,23 @@ def _fine_tuning(config: Config, by_epochs: bool) -> str:
     if t.validate_every > 1:
         rate += f", validated after every {t.validate_every} epochs"
     return f"fine-tuning: {length}{rate}; -s training.learning_rate=1e-4 and the like change them"
+
+
+@contextmanager
+def _told_when_lost(fabric: Fabric) -> Iterator[None]:
+    """A message where another process of the run is gone: it was killed, or its machine cannot be reached."""
+    from spikehtr.training.devices import lost_process
+
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        reason = lost_process(error) if fabric.world_size > 1 else None
+        if reason is None:
+            raise
+        raise SpikeHTRError(
+            f"another process of this run is gone ({reason}); repeat the command on all machines with --resume: "
+            "the run goes on from its last checkpoint"
+        ) from None
 
 
 @contextmanager

@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import pick_device
+from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight, pick_device
+from spikehtr.cli.progress import page_progress
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ def transcribe(
         Optional[Path],
         typer.Option("--model", "-m", help="Model file (.safetensors). (default: bundled, the one that comes along)"),
     ] = None,
+    lm: LanguageModelFile = None,
+    beam: Beam = None,
+    lm_weight: LMWeight = None,
     form: Annotated[
         Optional[Form], typer.Option("--format", "-f", help="What to write. (default: text; page with --lines-only)")
     ] = None,
@@ -105,6 +108,13 @@ def transcribe(
             help="auto: bf16 where that is faster; fp32 rounds less; fp64 is slow, but no text hangs on rounding.",
         ),
     ] = "auto",
+    workers: Annotated[
+        Optional[int],
+        typer.Option("--workers", min=0, help="Processes that open pages and find lines; as many as cores by default."),
+    ] = None,
+    shard: Annotated[
+        Optional[str], typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts of the pages: job arrays.")
+    ] = None,
     requests_per_second: Annotated[
         float, typer.Option("--requests-per-second", min=0.01, max=100, help="Asked of one server at most.")
     ] = 2.0,
@@ -128,6 +138,9 @@ def transcribe(
             "--precision": precision != "auto",
             "--device": device != "auto",
             "--batch-size": batch_size,
+            "--lm": lm,
+            "--beam": beam,
+            "--lm-weight": lm_weight is not None,
         }
         _check_unread(form, unused)
     if confidences and form is not Form.text:
@@ -140,22 +153,28 @@ def transcribe(
     chosen = "cpu" if lines_only else pick_device(device)
     from spikehtr.pages.iiif import ClientOptions
     from spikehtr.pages.inputs import find_sources
-    from spikehtr.pages.read_pages import ReadOptions
+    from spikehtr.pages.page_lines import ReadOptions
     from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
+    from spikehtr.pages.shard import Shard
     from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
+    from spikehtr.pages.worker_pool import available_cores
     from spikehtr.recognizer import Recognizer
     from spikehtr.weights import BUNDLED
 
+    part = None if shard is None else Shard.parse(shard)
     client = ClientOptions(cache, requests_per_second)
     sources, missing, remarks = find_sources(inputs, output, client)
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
     find = segmenter_named(segmenter.value)
-    recognizer = None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision, straighten)
+    recognizer = (
+        None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision, straighten, lm, beam, lm_weight)
+    )
     batch_size = batch_size or (recognizer.reader.batch_size if recognizer else 1)
     if recognizer is not None and precision == "auto" and recognizer.precision == "bf16":
         typer.echo("reading in bf16, which is faster here; --precision fp32 rounds less", err=True)
-    how = ReadOptions(find, kind.value, batch_size, dpi, keep_image=overlay, images=images)
+    workers = available_cores() if workers is None else workers
+    how = ReadOptions(find, kind.value, batch_size, dpi, workers, keep_image=overlay, images=images)
     run = TranscribeRun(
         form.value,
         output,
@@ -167,10 +186,11 @@ def transcribe(
         glyphs,
         images,
         dpi,
+        part,
         failures=missing,
         remarks=remarks,
     )
-    with _bar(len(sources)) as (found, told, done):
+    with page_progress(len(sources), lambda: len(run.failures)) as (found, told, done):
         for job, result in transcribe(recognizer, sources, how, run, found, told):
             if result is not None:
                 _show(job.name, result, form, len(sources))
@@ -264,41 +284,3 @@ def _report(run: TranscribeRun) -> None:
             typer.echo("\n  ".join([f"{title}:", *entries]), err=True)
     if run.left_out or left or failed:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _bar(sources: int) -> Iterator[tuple[Callable[[int], None], Callable[[int], None], Callable[[], None]]]:
-    """Yields functions to call with a source's pages, with lines read, and at a page's end. Silent off a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("reading"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("pages, {task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("reading", total=sources, rate="")
-        lines = 0
-
-        def found(pages: int) -> None:
-            bar.update(task, total=(bar.tasks[0].total or 0) + pages - 1)
-
-        def told(count: int) -> None:
-            nonlocal lines
-            lines += count
-            seconds = bar.tasks[0].elapsed or 0
-            bar.update(task, rate=f"{lines / seconds:.1f} lines/s" if seconds > 1 else f"{lines} lines")
-
-        yield found, told, lambda: bar.advance(task)

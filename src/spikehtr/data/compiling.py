@@ -208,9 +208,14 @@ def _given(specs: Sequence[str | Path], height: int | None, straighten: bool) ->
     return store
 
 
-def _cached(specs: Sequence[str | Path], shape: Shape, progress: Progress | None) -> LineStore:
+def cache_folder() -> Path:
+    """$SPIKEHTR_CACHE, or `spikehtr` in the user's cache folder."""
     root = Path(os.environ.get("SPIKEHTR_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "spikehtr")
-    folder = root.expanduser()
+    return root.expanduser()
+
+
+def _cached(specs: Sequence[str | Path], shape: Shape, progress: Progress | None) -> LineStore:
+    folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{_key(specs, shape)}.arrow"
     with FileLock(target.with_suffix(".lock")):  # of two programs at once, one waits and finds what the other made

@@ -9,12 +9,37 @@ Right padding is the batch's business.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from spikehtr.data.straightening import grey_levels, straighten
+
+
+class FittedLine(NamedTuple):
+    """A line image as the network takes it, and the width it had before."""
+
+    pixels: NDArray[np.uint8]  # [height, w]
+    original_width: int
+
+
+@dataclass(frozen=True)
+class LineFitting:
+    """How line images become a network's input: plain values, for processes that know no network."""
+
+    height: int
+    max_width: int
+    straighten: bool
+
+    def __call__(self, gray: Image.Image) -> FittedLine:
+        return FittedLine(fit_line(gray, self.height, self.max_width, self.straighten), gray.width)
+
+    def rows_seen(self, width: int, height: int) -> float:
+        """How many rows of its own a line has left as the network sees it: a very wide one is scaled down whole."""
+        return min(height, self.height, self.max_width * height / width)
 
 
 def paper_level(gray: NDArray[np.uint8]) -> int:

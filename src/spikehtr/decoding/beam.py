@@ -12,7 +12,7 @@ there. `beam_native` does the same in C and `beam_torch` for a batch at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -26,6 +26,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.text import BLANK
 
 NEVER = -math.inf
+Frame = list[tuple[int, float]]  # the candidates of one frame: labels and log-probabilities
 _MOST = 100  # of weight and bonus: far beyond use, and no sum of them overflows
 
 
@@ -90,7 +91,14 @@ class CharacterChoice(NamedTuple):
     start: int  # frames [start, end) that spelled the character
     end: int
     labels: NDArray[np.int32]  # [K]
-    log_weights: NDArray[np.float64]  # [K]; -inf for what is no candidate
+    log_weights: NDArray[np.float64]  # [K]
+    chosen: int  # the place of the character that was read among them
+    log_probs: NDArray[np.float64]  # [K], of the frame alone
+
+    def with_share(self, share: float) -> CharacterChoice:
+        """With the language model's part of the weights lowered: it has seen the characters around as well, which may
+        be wrong themselves, and would be too sure."""
+        return self._replace(log_weights=self.log_probs + share * (self.log_weights - self.log_probs))
 
 
 class SearchedLine(NamedTuple):
@@ -133,17 +141,19 @@ class _Prefix:
 
 def search_reference(candidates: Candidates, scorer: Scorer, options: BeamOptions) -> list[SearchedLine]:
     """The search in plain Python: slow, and what the others are tested against."""
-    rows = zip(*(part.cpu().numpy() for part in candidates), strict=True)
-    return [_search_line(log_probs[:n], labels[:n], scorer, options) for log_probs, labels, n in rows]
+    return [_search_line(frames, scorer, options) for frames in frames_of(candidates)]
 
 
-def _search_line(
-    log_probs: NDArray[np.float32], labels: NDArray[np.int32], scorer: Scorer, options: BeamOptions
-) -> SearchedLine:
-    frames = [
-        [(int(label), float(value)) for label, value in zip(*frame, strict=True) if value > NEVER]
-        for frame in zip(labels, log_probs, strict=True)
-    ]
+def frames_of(candidates: Candidates) -> Iterator[list[Frame]]:
+    """Line by line, what each frame may be."""
+    for log_probs, labels, n in zip(*(part.tolist() for part in candidates), strict=True):
+        yield [
+            [(label, value) for label, value in zip(*frame, strict=True) if value > NEVER]
+            for frame in zip(labels[:n], log_probs[:n], strict=True)
+        ]
+
+
+def _search_line(frames: Sequence[Frame], scorer: Scorer, options: BeamOptions) -> SearchedLine:
     beam: dict[tuple[int, ...], _Prefix] = {(): _Prefix(scorer.start, 0.0, 0, blank=0.0)}
     for frame in frames:
         found = _advance(beam, frame, scorer, options)
@@ -159,7 +169,7 @@ def _search_line(
 
 
 def _advance(
-    beam: dict[tuple[int, ...], _Prefix], frame: Sequence[tuple[int, float]], scorer: Scorer, options: BeamOptions
+    beam: dict[tuple[int, ...], _Prefix], frame: Frame, scorer: Scorer, options: BeamOptions
 ) -> dict[tuple[int, ...], _Prefix]:
     """All prefixes after one more frame; those there were come first."""
     by_label = dict(frame)
@@ -193,7 +203,7 @@ def _log_add(a: float, b: float, sums: bool) -> float:
     return high if not sums or low == NEVER else high + math.log1p(math.exp(low - high))
 
 
-def align(frames: Sequence[Sequence[tuple[int, float]]], text: Sequence[int]) -> list[tuple[int, int]]:
+def align(frames: Sequence[Frame], text: Sequence[int]) -> list[tuple[int, int]]:
     """The frames [start, end) of each character in the best alignment of a text."""
     # Places 0, 2, 4, ... are the blanks before, between and after the characters at 1, 3, 5, ...
     spelt = [BLANK if place % 2 == 0 else text[place // 2] for place in range(2 * len(text) + 1)]
@@ -225,7 +235,7 @@ def align(frames: Sequence[Sequence[tuple[int, float]]], text: Sequence[int]) ->
 
 
 def choices_of(
-    frames: Sequence[Sequence[tuple[int, float]]],
+    frames: Sequence[Frame],
     text: Sequence[int],
     spans: Sequence[tuple[int, int]],
     scorer: Scorer,
@@ -246,6 +256,8 @@ def choices_of(
                 cost += scorer.end(after)
             weights.append(log_prob + options.weight * cost + (0.0 if label == BLANK else options.bonus))
         labels = np.array([label for label, _ in frames[clearest]], np.int32)
-        out.append(CharacterChoice(start, end, labels, np.array(weights)))
+        chosen = labels.tolist().index(text[place])
+        log_probs = np.array([log_prob for _, log_prob in frames[clearest]])
+        out.append(CharacterChoice(start, end, labels, np.array(weights), chosen, log_probs))
         state = scorer.step(state, text[place])[1]
     return out

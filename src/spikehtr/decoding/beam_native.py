@@ -48,8 +48,8 @@ def search_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) 
             if size >= 0
         ]
         choices = [
-            CharacterChoice(start, end, *_possible(labels[row, clearest], log_weights[row, place]))
-            for place, (start, end, clearest) in enumerate(spans[row, : sizes[0]].tolist())
+            _choice(place, span, labels[row], log_probs[row], log_weights[row], texts[row, 0])
+            for place, span in enumerate(spans[row, : sizes[0]].tolist())
         ]
         out.append(SearchedLine(hypotheses, choices))
     return out
@@ -67,8 +67,18 @@ def _automaton(scorer: Scorer) -> dict[str, NDArray[np.generic]]:
     }
 
 
-def _possible(
-    labels: NDArray[np.int32], log_weights: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    kept = log_weights > -np.inf
-    return labels[kept], log_weights[kept]
+def _choice(
+    place: int,
+    span: list[int],
+    labels: NDArray[np.int32],
+    log_probs: NDArray[np.float32],
+    log_weights: NDArray[np.float64],
+    text: NDArray[np.int32],
+) -> CharacterChoice:
+    """Of the character at a place of a line's text: what the search says of it, cut to the candidates there are."""
+    start, end, clearest = span
+    count = int((log_weights[place] > -np.inf).sum())  # the likeliest come first
+    kept = labels[clearest, :count]
+    chosen = int((kept == text[place]).argmax())
+    frame = log_probs[clearest, :count].astype(np.float64)
+    return CharacterChoice(start, end, kept, log_weights[place, :count], chosen, frame)

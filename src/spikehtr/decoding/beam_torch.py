@@ -12,7 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spikehtr.decoding.beam import NEVER, BeamOptions, Candidates, Scorer
+from spikehtr.decoding.beam import (
+    NEVER,
+    BeamOptions,
+    Candidates,
+    Hypothesis,
+    Scorer,
+    SearchedLine,
+    align,
+    choices_of,
+    frames_of,
+)
 from spikehtr.decoding.ngrams import END
 from spikehtr.text import BLANK
 
@@ -64,6 +74,23 @@ class SearchedBatch(NamedTuple):
     lengths: Tensor  # [B, N]
     scores: Tensor  # [B, N] fp64, what they are ranked by
     log_probs: Tensor  # [B, N] fp64, of the text given the image
+
+
+def search_on_device(
+    candidates: Candidates, on_device: DeviceScorer, scorer: Scorer, options: BeamOptions
+) -> list[SearchedLine]:
+    """As `search_reference`: the search where the candidates are, the best text's spans and choices on the host."""
+    found = SearchedBatch(*(part.cpu() for part in search_torch(candidates, on_device, options)))
+    out = []
+    for row, frames in enumerate(frames_of(candidates)):
+        hypotheses = [
+            Hypothesis(text[:length], score, log_prob)
+            for text, length, score, log_prob in zip(*(part[row].tolist() for part in found), strict=True)
+            if score > NEVER
+        ]
+        best = hypotheses[0].labels
+        out.append(SearchedLine(hypotheses, choices_of(frames, best, align(frames, best), scorer, options)))
+    return out
 
 
 class _Beams(NamedTuple):

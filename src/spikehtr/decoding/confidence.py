@@ -1,7 +1,8 @@
 """How sure a network is of what it wrote, at several temperatures at once.
 
 Dividing the logits by a temperature changes no greedy text, only how sure the network says it is: one reading gives the
-confidences at all of them, and a temperature can be chosen afterwards.
+confidences at all of them, and a temperature can be chosen afterwards. What a search with a language model chose from
+is weighed by that, too: there the temperature divides the weights of each character's choices.
 """
 
 from __future__ import annotations
@@ -35,7 +36,26 @@ def sureness(
     out = []
     for row, (line, n) in enumerate(zip(decoded, lengths.tolist(), strict=True)):
         frames = chosen[:, row, :n]  # [K, l_b]
+        if line.choices:
+            out.append(sureness_of_choices(line, temperatures))
+            continue
         characters = [np.exp(frames[:, span.start : span.end].max(1)) for span in line.spans]
         stacked = np.stack(characters) if characters else np.zeros((0, len(temperatures)), np.float32)
         out.append(Sureness(line.text, stacked, stacked.sum(0) / max(1, len(characters))))
     return out
+
+
+def sureness_of_choices(line: Decoded, temperatures: Sequence[float]) -> Sureness:
+    """The same of a line that a search with a language model chose."""
+    characters = np.zeros((len(line.choices), len(temperatures)), np.float32)
+    divisors = np.array(temperatures)[:, None]
+    for place, choice in enumerate(line.choices):
+        characters[place] = softmax(choice.log_weights / divisors)[:, choice.chosen]
+    return Sureness(line.text, characters, characters.sum(0) / max(1, len(characters)))
+
+
+def softmax(log_weights: NDArray[np.float64], temperature: float = 1.0) -> NDArray[np.float64]:
+    """Over the last axis."""
+    shares = np.exp((log_weights - log_weights.max(-1, keepdims=True)) / temperature)
+    found: NDArray[np.float64] = shares / shares.sum(-1, keepdims=True)
+    return found

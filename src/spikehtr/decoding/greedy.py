@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from spikehtr.decoding.beam import CharacterChoice
 from spikehtr.ops.host_copy import HostCopy
 from spikehtr.text import CharacterSpan, Charset
 
@@ -18,6 +19,10 @@ class Decoded(NamedTuple):
     spans: list[CharacterSpan]  # characters and the frames [start, end) that spelled them
     confidences: list[float]  # of each character: the highest probability among its frames
     confidence: float  # of the line: the mean of its characters', spaces too; 0 where nothing was read
+    # Only a search with a language model knows these:
+    alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()  # of each character; "": it should not be there
+    texts: tuple[tuple[str, float], ...] = ()  # other texts for the line, with their shares of what was found
+    choices: tuple[CharacterChoice, ...] = ()  # what confidences at any temperature follow from
 
     @property
     def text(self) -> str:

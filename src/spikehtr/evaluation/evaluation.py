@@ -16,6 +16,7 @@ from torch import Tensor
 from spikehtr.data.batching import Lines
 from spikehtr.data.store import LineStore
 from spikehtr.decoding.confidence import Sureness, sureness
+from spikehtr.decoding.decoders import Decoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.evaluation.calibration import GRID, calibration_summary, fit_temperature, judge_characters
 from spikehtr.evaluation.predict import Prediction, predict
@@ -65,6 +66,7 @@ def evaluate_lines(
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
     reader: Reader | None = None,
+    decoder: Decoder | None = None,
 ) -> Evaluation:
     """Read all lines of `parts`, on the network's device, by `reader` if it is not to be as `predict` has it.
 
@@ -73,11 +75,13 @@ def evaluate_lines(
     network and decoding, not how sure it is. `about` is what the caller knows: model, data, split.
 
     Confidences are those at `temperature`, as the model's file notes it; `fit` finds the best one for these lines and
-    takes that, if there are errors enough to tell (`about["fitted"]` says so).
+    takes that, if there are errors enough to tell (`about["fitted"]` says so). With a `decoder` they are those at its
+    own `confidence_temperature`.
     """
     predictions: list[Prediction] = []
     stores: list[LineStore] = []
     unknown: list[list[str]] = []  # of each line that holds any
+    temperature = decoder.confidence_temperature if decoder else temperature
     temperatures = GRID if fit else (1.0, temperature)
     judging = 0.0  # seconds, not of reading
 
@@ -92,7 +96,7 @@ def evaluate_lines(
     for number, lines in enumerate(parts):
         before = len(predictions)
         ahead = (lambda done, before=before: progress(before + done)) if progress else None
-        found = predict(net, lines, batch_size, workers, ahead, judge, reader)
+        found = predict(net, lines, batch_size, workers, ahead, judge, reader, decoder)
         predictions += found if names is None else named(found, lines.store, names[number])
         unknown += [missing for p in found if (missing := lines.charset.unknown(p.reference))]
         stores += [lines.store] * len(found)

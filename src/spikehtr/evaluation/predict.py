@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.decoding.confidence import Sureness
+from spikehtr.decoding.decoders import Decoder, GreedyDecoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.model.network import Network
 from spikehtr.readers import Reader, make_reader, read_batches
@@ -41,12 +42,14 @@ def predict(
     progress: Callable[[int], None] | None = None,
     judge: Judge | None = None,
     reader: Reader | None = None,
+    decoder: Decoder | None = None,
 ) -> list[Prediction]:
     """What the network reads in each line, on its own device, in the order of `lines` (which need no labels).
 
     In the network's own precision, whatever the program around has set for speed: a figure must not hang on that.
     `progress` is called with the number of lines read so far. Confidences are the network's own; `judge` may add
-    how sure each line is at other temperatures. `reader` runs the network in another way than by default.
+    how sure each line is at other temperatures. `reader` runs the network in another way than by default,
+    `decoder` makes text of its frames in another way than greedily.
     """
     was_training = net.training
     net.eval()
@@ -54,7 +57,7 @@ def predict(
     found: dict[int, Prediction] = {}
     plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
     loaded = ((batch.rows.tolist(), batch.images, batch.widths) for batch in load_batches(lines, plan, workers))
-    for rows, out, _, decoded in read_batches(reader, loaded, lines.charset):
+    for rows, out, _, decoded in read_batches(reader, loaded, decoder or GreedyDecoder(lines.charset)):
         sure = judge(out.logits, out.lengths, decoded) if judge else [None] * len(decoded)
         for row, line, ratio, by in zip(rows, decoded, out.keep_ratio.tolist(), sure, strict=True):
             record = lines.store.record(row)

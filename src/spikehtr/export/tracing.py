@@ -26,7 +26,7 @@ INPUTS, OUTPUTS = ("images", "widths"), ("logits", "lengths", "spans")
 _BATCH = 1024  # most lines at a time: a graph wants a bound, and no one reads more
 
 
-class Frames(nn.Module):
+class TracedNetwork(nn.Module):
     """What a graph takes and gives: images [B, C, H, n stride] in [0, 1], widths [B] -> logits [B, L, V], lengths [B],
     spans [B, L, 2].
 
@@ -66,7 +66,7 @@ class Frames(nn.Module):
 
 
 def trace(net: Network, channels: int = 1) -> ExportedProgram:
-    """`Frames` of a network as a torch.export program, for any number of lines and any width that is whole tokens."""
+    """The `TracedNetwork` as a torch.export program, for any number of lines and any width that is whole tokens."""
     c = net.config
     dtype = next(net.parameters()).dtype
     images = torch.rand(2, channels, c.height, 16 * net.stride, dtype=dtype)
@@ -74,7 +74,7 @@ def trace(net: Network, channels: int = 1) -> ExportedProgram:
     size, tokens = Dim("batch", min=1, max=_BATCH), Dim("tokens", min=1, max=c.max_width // net.stride)
     shapes = ({0: size, 3: net.stride * tokens}, {0: size})
     try:
-        return capture(Frames(net.eval()), (images, widths), shapes)
+        return capture(TracedNetwork(net.eval()), (images, widths), shapes)
     except Exception as error:
         if isinstance(net, SpikeHTR):  # must not happen
             raise

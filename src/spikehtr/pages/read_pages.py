@@ -1,205 +1,35 @@
-"""From pages to text: lines are cut out, pooled over pages into full batches of like width, read and put back."""
+"""From pages to text, in three stages that go on at once: pages are opened, segmented and cut into lines; lines of many
+pages are read in full batches of like width; pages are put together again and written out.
+
+The first and the last are done by processes, or threads, beside the one that reads.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from PIL import Image
-
-from spikehtr.data.formats.machine import noted_id
-from spikehtr.data.formats.outlines import bounds
-from spikehtr.data.geometry import cut_line
-from spikehtr.data.images import ImageLike, open_gray, open_image, to_gray
+from spikehtr.data.images import ImageLike, open_image
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.found import FoundRegion, Segmenter
-from spikehtr.pages.given import LinePlace, RegionPlace, read_given
-from spikehtr.pages.inputs import Failure, PageJob, load_colour, load_page
-from spikehtr.pages.remote import canvas_of, place_of
+from spikehtr.pages.found import Segmenter
+from spikehtr.pages.inputs import Failure, PageJob
+from spikehtr.pages.page_format import PageFormat
+from spikehtr.pages.page_lines import ReadOptions, assemble, cut_lines, found_sheet, given_sheet
+from spikehtr.pages.page_stages import PageResult, PreparedPage, finish_page, prepare_page
 from spikehtr.pages.rule_segmenter import segmenter
-from spikehtr.pages.word_boxes import LineInk, place_characters
-from spikehtr.readers.line_reader import POOLED_BATCHES, FittedLine, LineReader
-from spikehtr.results import Character, Line
-from spikehtr.results.page import CanvasPlace, Glyph, Page, Region, TextLine, Word
-from spikehtr.results.xml_text import clean
-from spikehtr.version import __version__
+from spikehtr.pages.worker_pool import WorkerPool
+from spikehtr.readers.line_reader import POOLED_BATCHES, LineReader
+from spikehtr.results import Line, Page
 
-Mode = Literal["auto", "line", "page"]
-_LEGIBLE = 12  # rows of a line: with fewer, what is read is worth a remark
-
-
-class SegmentedPage(NamedTuple):
-    """A page that is open and knows its lines."""
-
-    image: str
-    gray: Image.Image
-    regions: list[RegionPlace]
-    problems: list[str]  # lines that cannot be read, and why
-    remarks: list[str]  # what is odd, and was used all the same
-    frame: int | None = None  # which page of the image file, from 1; None where that has but one
-    given: bool = False  # whether a file gave the lines and their ids
-    part: int | None = None  # of which page of its file, from 0, an image is to be made
-    canvas: CanvasPlace | None = None  # of a IIIF manifest, that the image was fetched from
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """ReadOptions pages are to be opened and read."""
-
-    find: Segmenter
-    mode: Mode = "auto"  # whether an image is a line or a page; auto: by its shape
-    batch_size: int = 16
-    dpi: int = 300  # of PDF pages
-    ahead: int = 2  # pages that are opened and segmented in threads while others are read
-    keep_image: bool = False  # pass the grey page on with the result
-    images: bool = False  # pages of PDF and TIFF files become image files of their own, and the results name those
-
-
-class PageResult(NamedTuple):
-    """What became of a page."""
-
-    job: PageJob
-    result: Page | Failure
-    gray: Image.Image | None
-    remarks: list[str]
-    part: int | None = None  # of which page of its file, from 0, an image is to be made beside the result
-
-
-def is_line(width: int, height: int) -> bool:
-    """Whether an image of this size is a single line rather than a page: low, or far wider than high."""
-    return height <= 160 or (height <= 600 and width >= 3.5 * height)
-
-
-def open_sheet(job: PageJob, options: ReadOptions) -> SegmentedPage:
-    """A page with its lines: given by its XML file, or found, or the image as a whole."""
-    own = options.images and job.image_wanted
-    if job.source.kind == "xml":
-        sheet = given_sheet(job.source.path)
-    else:
-        if own:  # what is read is the image that is written
-            gray = to_gray(load_colour(job.source, job.index, options.dpi))
-        else:
-            gray = load_page(job.source, job.index, options.dpi)
-        sheet = found_sheet(job.source.name, gray, options.find, options.mode)
-        sheet = sheet._replace(frame=job.index + 1 if job.pages > 1 else None)
-        if job.source.kind == "iiif":
-            sheet = _of_canvas(sheet, job)
-    part = job.index if job.source.kind == "iiif" else (sheet.frame or 1) - 1
-    return sheet._replace(image=job.image, frame=None, part=part) if own else sheet
-
-
-def _of_canvas(sheet: SegmentedPage, job: PageJob) -> SegmentedPage:
-    """Named after the image's address: the manifest is no image."""
-    source = job.source
-    image = canvas_of(source.address, job.index, source.client).images[0]
-    canvas = place_of(source.address, job.index, source.client, sheet.gray)
-    return sheet._replace(image=image, frame=None, canvas=canvas)
-
-
-def given_sheet(file: Path) -> SegmentedPage:
-    given = read_given(file)
-    gray = open_gray(given.image, given.frame)
-    return SegmentedPage(given.image.name, gray, given.regions, given.problems, given.remarks, given.frame, given=True)
-
-
-def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> SegmentedPage:
-    if mode == "line" or (mode == "auto" and is_line(*gray.size)):
-        box = (0.0, 0.0, float(gray.width), float(gray.height))
-        return SegmentedPage(
-            name, gray, [RegionPlace("r1", "paragraph", (), [LinePlace("r1l1", None, box, ())])], [], []
-        )
-    return SegmentedPage(
-        name, gray, [_place(region, number) for number, region in enumerate(find(gray), start=1)], [], []
-    )
-
-
-def _place(region: FoundRegion, number: int) -> RegionPlace:
-    lines = [
-        LinePlace(f"r{number}l{count}", line.polygon, None, line.baseline)
-        for count, line in enumerate(region.lines, start=1)
-    ]
-    return RegionPlace(f"r{number}", region.kind, (), lines)
-
-
-def cut_lines(recognizer: LineReader, sheet: SegmentedPage) -> tuple[list[RegionPlace], list[FittedLine]]:
-    """The line images of a page as the network takes them, and the regions without lines that turn out empty."""
-    regions, fitted = [], []
-    for region in sheet.regions:
-        kept = []
-        for place in region.lines:
-            image = cut_line(sheet.gray, place.polygon, place.box)
-            if image.width and image.height:
-                kept.append(place._replace(ink=LineInk.of(image, *corner_of(place))))
-                fitted.append(recognizer.fit(image))
-                rows = _rows_seen(recognizer, *image.size)
-                if rows < _LEGIBLE:
-                    size = f"{image.width} x {image.height} px"
-                    remark = f"{size}, read at {max(1, round(rows))} px of height, too little to tell letters"
-                    sheet.remarks.append(f"{sheet.image}, line {place.id}: {remark}")
-            else:
-                sheet.problems.append(f"{sheet.image}, line {place.id}: nothing of its outline lies on the page")
-        regions.append(region._replace(lines=kept))
-    return regions, fitted
-
-
-def _rows_seen(recognizer: LineReader, width: int, height: int) -> float:
-    """ReadOptions many rows of its own a line has left as the network sees it: a very wide one is scaled down whole."""
-    c = recognizer.config
-    return min(height, c.model.height, c.data.max_width * height / width)
-
-
-def corner_of(place: LinePlace) -> tuple[int, int]:
-    """The page's column and row at which `cut_line` begins."""
-    left, top, _, _ = bounds(place.outline)
-    more = 1 if place.polygon is not None else 0
-    return max(0, round(left - more)), max(0, round(top - more))
-
-
-def assemble(
-    sheet: SegmentedPage, regions: list[RegionPlace], lines: Iterable[Line | None], model: str, precision: str = ""
-) -> Page:
-    """The page with what was read, lines in the order of `cut_lines`; None where nothing was."""
-    read = iter(lines)
-    out = []
-    for region in regions:
-        texts = tuple(_text_line(place, next(read), sheet.given) for place in region.lines)
-        out.append(Region(region.id, texts, region.kind, region.polygon))
-    name, problems = clean(sheet.image), tuple(sheet.problems)
-    size = sheet.gray.size
-    return Page(name, *size, tuple(out), model, problems, sheet.frame, precision, __version__, sheet.canvas)
-
-
-def _text_line(place: LinePlace, line: Line | None, given: bool) -> TextLine:
-    """Ids that a file gave are kept; ours say what was read, for programs that keep nothing else of a line's notes."""
-    if line is None:
-        return TextLine(place.id, place.outline, place.baseline)
-    words = _words_of(line, place)
-    text = clean(" ".join(word.text for word in words))
-    name = place.id if given else noted_id(place.id, text)
-    return TextLine(name, place.outline, place.baseline, words, line.confidence)
-
-
-def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
-    """What stands between spaces, with boxes on the page."""
-    words: list[list[Character]] = [[]]
-    for character in line.characters:
-        if character.character.isspace():
-            words.append([])
-        else:
-            words[-1].append(character)
-    words = [word for word in words if word]
-    assert place.ink is not None  # `cut_lines` put it there
-    boxes = place_characters(place.ink, place.outline, [[(c.x0, c.x1) for c in word] for word in words])
-    return tuple(
-        Word(tuple(Glyph(c.character, c.confidence, box) for c, box in zip(word, places, strict=True)))
-        for word, places in zip(words, boxes, strict=True)
-    )
+_FEW = 4  # pages for which no processes are started: that takes as long as some pages do
+_THREADS = 2  # where there are no processes
 
 
 def read_page(
@@ -214,19 +44,9 @@ def read_page(
     else:
         name = Path(image).name if isinstance(image, str | os.PathLike) else "page"
         sheet = found_sheet(name, open_image(image), segmenter(options) if isinstance(options, str) else options)
-    regions, fitted = cut_lines(recognizer, sheet)
+    regions, fitted = cut_lines(recognizer.fitting, sheet)
     lines = recognizer.read_lines(fitted, batch_size)
     return assemble(sheet, regions, lines, recognizer.name, recognizer.precision)
-
-
-@dataclass
-class _PooledPage:
-    """A page whose lines are in the pool."""
-
-    job: PageJob
-    sheet: SegmentedPage | Failure
-    regions: list[RegionPlace] = field(default_factory=list)
-    fitted: list[FittedLine] = field(default_factory=list)
 
 
 def read_pages(
@@ -234,68 +54,121 @@ def read_pages(
     jobs: Iterable[PageJob],
     options: ReadOptions,
     progress: Callable[[int], None] = lambda lines: None,
+    form: PageFormat | None = None,
 ) -> Iterator[PageResult]:
     """Every page in order, good or bad. `progress` hears how many lines were read, batch by batch.
 
-    Without a recognizer lines are found and left unread.
-    Lines wait until there are POOLED_BATCHES batches of them, so memory does not grow with the number of pages.
+    Without a recognizer lines are found and left unread. `form`: also write each page out in this format.
+    Every queue has an end, so memory does not grow with the number of pages.
     """
-    waiting: list[_PooledPage] = []
-    pooled = 0
-    for page in _opened(recognizer, jobs, options):
-        waiting.append(page)
-        pooled += len(page.fitted)
-        if recognizer is None or pooled >= options.batch_size * POOLED_BATCHES or len(waiting) >= 4 * POOLED_BATCHES:
-            yield from _flush(recognizer, waiting, options, progress)
-            waiting, pooled = [], 0
-    yield from _flush(recognizer, waiting, options, progress)
-
-
-def _flush(
-    recognizer: LineReader | None, waiting: list[_PooledPage], options: ReadOptions, progress: Callable[[int], None]
-) -> Iterator[PageResult]:
-    pool = [line for page in waiting for line in page.fitted]
-    read = recognizer.read_lines(pool, options.batch_size, progress) if recognizer else []
-    unread: list[Line | None] = [None]
-    first, about = 0, (recognizer.name, recognizer.precision) if recognizer else ("", "")
-    for page in waiting:
-        if isinstance(page.sheet, Failure):
-            yield PageResult(page.job, page.sheet, None, [])
-            continue
-        count = sum(len(region.lines) for region in page.regions)
-        lines = read[first : first + count] if recognizer else unread * count
-        first += len(page.fitted)
-        result = assemble(page.sheet, page.regions, lines, *about)
-        yield PageResult(
-            page.job, result, page.sheet.gray if options.keep_image else None, page.sheet.remarks, page.sheet.part
-        )
-
-
-def _opened(recognizer: LineReader | None, jobs: Iterable[PageJob], options: ReadOptions) -> Iterator[_PooledPage]:
-    """Pages in order, opened and cut into lines by threads ahead of their turn; a bad one is a Failure."""
-
-    def prepare(job: PageJob) -> _PooledPage:
-        try:
-            sheet = open_sheet(job, options)
-            regions, fitted = cut_lines(recognizer, sheet) if recognizer else (sheet.regions, [])
-        except SpikeHTRError as error:
-            return _PooledPage(job, Failure(job.title, str(error)))
-        except Exception as error:  # one page must not stop the others, whatever is wrong with it
-            return _PooledPage(job, Failure(job.title, f"{type(error).__name__}: {error}"))
-        if not options.keep_image:  # only its size is needed from here on
-            sheet = sheet._replace(gray=Image.new("1", sheet.gray.size))
-        return _PooledPage(job, sheet, regions, fitted)
-
     todo = iter(jobs)
-    with ThreadPoolExecutor(max(1, options.ahead)) as threads:
-        ahead: deque[Future[_PooledPage]] = deque(
-            threads.submit(prepare, job) for job in islice(todo, options.ahead + 1)
-        )
+    begin = list(islice(todo, _FEW + 1))
+    workers = options.workers if len(begin) > _FEW and _can_be_sent(options.find) else 0
+    with WorkerPool(workers) if workers else ThreadPoolExecutor(_THREADS) as pool:
+        yield from _Stages(pool, workers or _THREADS, recognizer, options, progress, form).run(chain(begin, todo))
+
+
+def _can_be_sent(find: Segmenter) -> bool:
+    """Whether another process can be given a segmenter."""
+    if sys.platform == "win32" or getattr(find, "__module__", "") == "__main__":
+        return False
+    try:
+        pickle.dumps(find)
+    except Exception:
+        return False
+    return True
+
+
+class _Waiting(NamedTuple):
+    job: PageJob
+    future: Future[Any]
+
+
+class _Stages:
+    """The three stages of one run. Pages leave in the order they came."""
+
+    def __init__(
+        self,
+        pool: WorkerPool | ThreadPoolExecutor,
+        workers: int,
+        recognizer: LineReader | None,
+        options: ReadOptions,
+        progress: Callable[[int], None],
+        form: PageFormat | None,
+    ) -> None:
+        self._pool, self._workers, self._recognizer = pool, workers, recognizer
+        self._options, self._progress, self._form = options, progress, form
+        self._fitting = recognizer.fitting if recognizer else None
+        self._about = (recognizer.name, recognizer.precision) if recognizer else ("", "")
+        self._opening: deque[_Waiting] = deque()
+        self._closing: deque[_Waiting | PageResult] = deque()
+
+    def run(self, jobs: Iterator[PageJob]) -> Iterator[PageResult]:
+        pooled: list[tuple[PageJob, PreparedPage | Failure]] = []
+        lines, ahead = 0, 2 * self._workers
+        most = self._options.batch_size * POOLED_BATCHES
         try:
-            while ahead:
-                page = ahead.popleft().result()
-                ahead.extend(threads.submit(prepare, job) for job in islice(todo, 1))
-                yield page
+            self._open(islice(jobs, ahead))
+            while self._opening:
+                waiting = self._opening.popleft()
+                page = _outcome(waiting)
+                self._open(islice(jobs, max(0, ahead - len(self._opening))))
+                pooled.append((waiting.job, page))
+                lines += len(page.lines) if isinstance(page, PreparedPage) else 0
+                if self._recognizer is None or lines >= most or len(pooled) >= 4 * POOLED_BATCHES:
+                    self._read(pooled)
+                    ahead = 2 * self._workers + len(pooled)  # so many can be opened while as many are read
+                    pooled, lines = [], 0
+                    yield from self._closed(keep=ahead)
+            self._read(pooled)
+            yield from self._closed()
         finally:
-            for future in ahead:
-                future.cancel()
+            for waiting in self._opening:
+                waiting.future.cancel()
+
+    def _open(self, jobs: Iterable[PageJob]) -> None:
+        for job in jobs:
+            future = self._pool.submit(prepare_page, job, self._options, self._fitting)
+            self._opening.append(_Waiting(job, future))
+
+    def _read(self, pages: list[tuple[PageJob, PreparedPage | Failure]]) -> None:
+        """Read the pages' lines together, and hand the pages on to be finished."""
+        good = [page for _, page in pages if isinstance(page, PreparedPage)]
+        pool = [line for page in good for line in page.lines]
+        read: list[Line] = []
+        if self._recognizer:
+            read = self._recognizer.read_lines(pool, self._options.batch_size, self._progress)
+        first = 0
+        for job, page in pages:
+            if isinstance(page, Failure):
+                self._closing.append(PageResult(job, page, None, []))
+                continue
+            count = sum(len(region.lines) for region in page.regions)
+            lines: list[Line | None] = list(read[first : first + count]) if self._recognizer else [None] * count
+            first += len(page.lines)
+            arguments = (job, page._replace(lines=[]), lines, self._about, self._form)
+            if isinstance(self._pool, WorkerPool):  # before pages that are only to be opened, so that memory is freed
+                future = self._pool.submit(finish_page, *arguments, first=True)
+            else:
+                future = self._pool.submit(finish_page, *arguments)
+            self._closing.append(_Waiting(job, future))
+
+    def _closed(self, keep: int = 0) -> Iterator[PageResult]:
+        """Pages that are finished, in order; waits for them while there are more than `keep`."""
+        while self._closing:
+            page = self._closing[0]
+            if isinstance(page, _Waiting):
+                if len(self._closing) <= keep and not page.future.done():
+                    return
+                found = _outcome(page)
+                page = PageResult(page.job, found, None, []) if isinstance(found, Failure) else found
+            self._closing.popleft()
+            yield page
+
+
+def _outcome(waiting: _Waiting) -> Any:
+    """What a stage came to; a Failure where its process died."""
+    try:
+        return waiting.future.result()
+    except SpikeHTRError as error:
+        return Failure(waiting.job.title, str(error))

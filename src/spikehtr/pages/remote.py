@@ -10,8 +10,6 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from PIL import Image
-
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import Canvas, Client, ClientOptions, Collection, Manifest
@@ -78,12 +76,12 @@ def canvas_file(address: str, index: int, options: ClientOptions) -> Path:
     return client_of(options).image(canvas_of(address, index, options))
 
 
-def place_of(address: str, index: int, options: ClientOptions, image: Image.Image) -> CanvasPlace:
+def place_of(address: str, index: int, options: ClientOptions, size: tuple[int, int]) -> CanvasPlace:
     """Where an image lies on its canvas."""
     canvas = canvas_of(address, index, options)
     left, top, width, height = canvas.area or (0.0, 0.0, float(canvas.width), float(canvas.height))
     if not (width > 0 and height > 0):  # the manifest does not say: then the image's pixels are its measure
-        width, height = map(float, image.size)
+        width, height = map(float, size)
     return CanvasPlace(canvas.id, manifest_of(address, options).id, (left, top, left + width, top + height))
 
 

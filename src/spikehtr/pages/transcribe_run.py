@@ -6,7 +6,6 @@ import errno
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from PIL import Image
@@ -19,10 +18,14 @@ from spikehtr.pages.digests import sealed
 from spikehtr.pages.inputs import OVERLAY, Failure, PageJob, ResultNames, Source, load_colour
 from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import draw
+from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_images import page_image
+from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_stages import PageResult
 from spikehtr.pages.protected_results import FileState, LeftAsItIs, NoBackupError, ProtectedResults
-from spikehtr.pages.read_pages import PageResult, ReadOptions, read_pages
+from spikehtr.pages.read_pages import read_pages
 from spikehtr.pages.remote import manifest_of
+from spikehtr.pages.shard import Shard
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
 from spikehtr.results.xml_text import clean
@@ -53,6 +56,7 @@ class TranscribeRun:
     glyphs: bool = False  # PAGE and ALTO: an element for each character
     images: bool = False  # of the pages of PDF and TIFF files
     dpi: int = 300  # of the images of PDF pages
+    shard: Shard | None = None  # of all pages, that this run is to read
     read: int = 0
     lines: int = 0
     skipped: int = 0
@@ -82,19 +86,9 @@ class TranscribeRun:
     def leave(self, path: Path, state: FileState) -> None:
         self.left.setdefault(state, []).append(path)
 
-    def shown(self, page: Page) -> str:
-        if self.form == "json" and self.folder is None:  # one page a line, for programs that read as we go
-            return page.to_json(self.min_confidence, indent=None) + "\n"
-        if self.form == "text":
-            return page.to_text(self.min_confidence, self.confidences)
-        write: dict[Format, Callable[[float], str]] = {
-            "json": page.to_json,
-            "page": partial(page.to_page, glyphs=self.glyphs),
-            "alto": partial(page.to_alto, glyphs=self.glyphs),
-            "hocr": page.to_hocr,
-            "iiif": page.to_iiif,
-        }
-        return write[self.form](self.min_confidence)
+    @property
+    def format(self) -> PageFormat:
+        return PageFormat(self.form, self.min_confidence, self.confidences, self.glyphs, compact=self.folder is None)
 
 
 def jobs_of(
@@ -112,6 +106,7 @@ def jobs_of(
         if source.kind == "iiif":
             problems = manifest_of(source.address, source.client).problems
             run.failures += [Failure(source.title, problem) for problem in problems]
+        jobs = [job for job in jobs if run.shard is None or run.shard.has(job.name)]
         found(len(jobs))
         if run.folder is not None:
             run.remarks += [_renamed(job) for job in jobs if job.renamed]
@@ -178,7 +173,7 @@ def transcribe(
 
     Without a recognizer only the lines are found and written.
     """
-    for done in read_pages(recognizer, jobs_of(sources, run, found), options, progress):
+    for done in read_pages(recognizer, jobs_of(sources, run, found), options, progress, run.format):
         if isinstance(done.result, Failure):
             run.failures.append(done.result)
             yield done.job, None
@@ -216,7 +211,7 @@ def _unwritable(job: PageJob, target: Path | None, error: OSError) -> Failure:
 
 def _write(done: PageResult, page: Page, run: TranscribeRun) -> str | None:
     if run.folder is None or run.results is None:
-        return run.shown(page)
+        return run.format.shown(page) if done.shown is None else done.shown
     image = _page_image(done, run)
     with run.origins.lock():
         run.origins.refresh()
@@ -230,9 +225,10 @@ def _write(done: PageResult, page: Page, run: TranscribeRun) -> str | None:
         if run.overlay and done.gray is not None:
             files += _write_overlay(page, done.gray, run.folder / f"{job.name}{OVERLAY}", run)
         if image is not None:
-            page = replace(page, image=clean(job.image))
+            renamed = replace(page, image=clean(job.image))
+            done, page = (done if renamed == page else done._replace(shown=None)), renamed
             files.append(_write_image(image, target.with_name(job.image), run.results))
-        content = sealed(run.shown(page), run.form)
+        content = sealed(run.format.shown(page) if done.shown is None else done.shown, run.form)
         if run.form in ("page", "alto"):
             machines = ((line.id, clean(line.text)) for line in page.lines if line.is_machines)
             list_read(run.folder, page.image, machines)

@@ -17,14 +17,15 @@ from torch import Tensor
 
 from spikehtr.config import Config
 from spikehtr.data.batching import pad_right
-from spikehtr.data.geometry import fit_line
-from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
+from spikehtr.data.geometry import FittedLine, LineFitting
+from spikehtr.decoding.decoders import Decoder, GreedyDecoder
+from spikehtr.decoding.greedy import Decoded
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.network import Network, Output
 from spikehtr.ops.host_copy import HostCopy
 from spikehtr.readers.base import Reader
 from spikehtr.readers.factory import make_reader
-from spikehtr.results.line import Character, Line
+from spikehtr.results.line import Alternative, Character, Line
 from spikehtr.text import Charset
 
 POOLED_BATCHES = 16  # batches whose lines are sorted by width together: callers that have many lines pass so many
@@ -43,12 +44,12 @@ class ReadBatch(NamedTuple, Generic[K]):
 
 @torch.no_grad()
 def read_batches(
-    reader: Reader, batches: Iterable[tuple[K, Tensor, Tensor]], charset: Charset, temperature: float = 1.0
+    reader: Reader, batches: Iterable[tuple[K, Tensor, Tensor]], decoder: Decoder
 ) -> Iterator[ReadBatch[K]]:
     """Batches (key, images [B, 1, H, W], widths [B]) in order. The next one is asked for before one is decoded."""
     waiting: Callable[[], ReadBatch[K]] | None = None
     for key, images, widths in batches:
-        begun = _begin(reader, key, images, widths, charset, temperature)
+        begun = _begin(reader, key, images, widths, decoder)
         if waiting is not None:
             yield waiting()
         waiting = begun
@@ -56,20 +57,11 @@ def read_batches(
         yield waiting()
 
 
-def _begin(
-    reader: Reader, key: K, images: Tensor, widths: Tensor, charset: Charset, temperature: float
-) -> Callable[[], ReadBatch[K]]:
+def _begin(reader: Reader, key: K, images: Tensor, widths: Tensor, decoder: Decoder) -> Callable[[], ReadBatch[K]]:
     """Ask for a batch, which a GPU then begins with; the function that waits for it and decodes it."""
     output = reader(images, widths)
-    frames, spans = best_frames(output.logits / temperature, output.lengths), HostCopy(output.spans)
-    return lambda: ReadBatch(key, output, spans.wait().numpy(), decode_frames(frames, charset))
-
-
-class FittedLine(NamedTuple):
-    """A line image as the network takes it, and the width it had before."""
-
-    pixels: NDArray[np.uint8]  # [height, w]
-    original_width: int
+    decode, spans = decoder.begin(output.logits, output.lengths), HostCopy(output.spans)
+    return lambda: ReadBatch(key, output, spans.wait().numpy(), decode())
 
 
 class LineReader:
@@ -84,23 +76,29 @@ class LineReader:
         name: str = "a model",
         reader: Reader | None = None,
         precision: str | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
         """`temperature` divides the logits: above 1 it lowers confidences that are too high, and changes no text.
 
         `reader` runs the network; by default the fastest way there is on its device. `precision` is what results say
-        of it; by default what the reader computes in.
+        of it; by default what the reader computes in. `decoder` makes text of frames; by default greedily.
         """
         if not temperature > 0:
             raise SpikeHTRError(f"temperature must be above 0, not {temperature}")
         self.net, self.config, self.charset = net.eval(), config, charset
         self.temperature, self.name = temperature, name
         self.reader = reader or make_reader(self.net)
+        self.decoder = decoder or GreedyDecoder(charset, temperature)
         self.precision = self.reader.precision if precision is None else precision
+
+    @property
+    def fitting(self) -> LineFitting:
+        data = self.config.data
+        return LineFitting(self.config.model.height, data.max_width, data.straighten)
 
     def fit(self, gray: Image.Image) -> FittedLine:
         """A grey line image made the network's input."""
-        data = self.config.data
-        return FittedLine(fit_line(gray, self.config.model.height, data.max_width, data.straighten), gray.width)
+        return self.fitting(gray)
 
     def read_lines(
         self,
@@ -114,7 +112,7 @@ class LineReader:
         batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
         padded = ((rows, *pad_right([lines[row].pixels for row in rows])) for rows in batches)
         found: dict[int, Line] = {}
-        for batch in read_batches(self.reader, padded, self.charset, self.temperature):
+        for batch in read_batches(self.reader, padded, self.decoder):
             places = batch.spans * self.net.stride
             for row, decoded, spans in zip(batch.key, batch.lines, places, strict=True):
                 found[row] = _line(decoded, spans, lines[row])
@@ -136,7 +134,9 @@ def _line(decoded: Decoded, spans: NDArray[np.int64], line: FittedLine) -> Line:
     fitted = line.pixels.shape[1]
     scale = line.original_width / fitted
     characters = []
-    for (character, first, end), confidence in zip(decoded.spans, decoded.confidences, strict=True):
+    others = decoded.alternatives or ((),) * len(decoded.spans)
+    for (character, first, end), confidence, choices in zip(decoded.spans, decoded.confidences, others, strict=True):
         x0, x1 = spans[first, 0], min(spans[end - 1, 1], fitted)
-        characters.append(Character(character, confidence, float(x0 * scale), float(x1 * scale)))
-    return Line(decoded.text, decoded.confidence, characters)
+        alternatives = tuple(Alternative(*choice) for choice in choices)
+        characters.append(Character(character, confidence, float(x0 * scale), float(x1 * scale), alternatives))
+    return Line(decoded.text, decoded.confidence, characters, tuple(Alternative(*text) for text in decoded.texts))

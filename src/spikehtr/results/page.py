@@ -12,12 +12,14 @@ from spikehtr.data.formats.machine import digest
 from spikehtr.data.formats.outlines import Box, Points, bounds
 from spikehtr.errors import SpikeHTRError
 from spikehtr.results.clipping import inside
+from spikehtr.results.line import Alternative
 from spikehtr.results.write_alto import alto_xml
 from spikehtr.results.write_hocr import hocr
 from spikehtr.results.write_iiif import annotation_page
 from spikehtr.results.write_page import page_xml
 
 FORMAT = "spikehtr-page-1"
+_WORDS, _LEAST = 3, 0.01  # alternatives of a word: how many, and how likely at the least
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Glyph:
     character: str
     confidence: float
     box: Box
+    alternatives: tuple[Alternative, ...] = ()  # likeliest first; an empty text: it may well not be there
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,20 @@ class Word:
     @property
     def confidence(self) -> float:
         return math.prod(glyph.confidence for glyph in self.characters)
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """The likeliest words that differ in one character; known where a language model took part in reading."""
+        found: dict[str, float] = {}
+        for place, glyph in enumerate(self.characters):
+            before, after = self.text[:place], self.text[place + 1 :]
+            for other, confidence in glyph.alternatives:
+                text = before + other + after
+                if text and not other.isspace():
+                    share = self.confidence / glyph.confidence * confidence if glyph.confidence else 0.0
+                    found[text] = max(found.get(text, 0.0), share)
+        best = sorted(found.items(), key=lambda pair: -pair[1])[:_WORDS]
+        return tuple(Alternative(text, share) for text, share in best if share >= _LEAST)
 
     def is_doubtful(self, min_confidence: float) -> bool:
         return self.confidence < min_confidence
@@ -62,6 +79,7 @@ class TextLine:
     words: tuple[Word, ...] = ()
     confidence: float = 0.0
     corrected: str | None = None  # a person's text; `words` are then empty, unless they say the same
+    alternatives: tuple[Alternative, ...] = ()  # other texts for the line, likeliest first
 
     @property
     def text(self) -> str:
@@ -215,6 +233,7 @@ def _line_dict(line: TextLine, least: float) -> dict[str, Any]:
         "confidence": round(line.confidence, 4),
         "baseline": line.baseline,
         "polygon": line.polygon,
+        **_alternatives_dict(line.alternatives, "text"),
         "words": [
             {
                 "text": word.text,
@@ -222,13 +241,27 @@ def _line_dict(line: TextLine, least: float) -> dict[str, Any]:
                 "doubtful": word.is_doubtful(least),
                 "box": _short(word.box),
                 "characters": [
-                    {"character": glyph.character, "confidence": round(glyph.confidence, 4), "box": _short(glyph.box)}
+                    {
+                        "character": glyph.character,
+                        "confidence": round(glyph.confidence, 4),
+                        "box": _short(glyph.box),
+                        **_alternatives_dict(glyph.alternatives, "character"),
+                    }
                     for glyph in word.characters
                 ],
             }
             for word in line.words
         ],
     }
+
+
+def _alternatives_dict(alternatives: Iterable[Alternative], name: str) -> dict[str, Any]:
+    listed = [{name: other.text, "confidence": round(other.confidence, 4)} for other in alternatives]
+    return {"alternatives": listed} if listed else {}
+
+
+def _alternatives(entry: dict[str, Any], name: str) -> tuple[Alternative, ...]:
+    return tuple(Alternative(str(other[name]), other["confidence"]) for other in entry.get("alternatives", ()))
 
 
 def _short(box: Iterable[float]) -> list[float]:
@@ -250,7 +283,12 @@ def _region(entry: dict[str, Any]) -> Region:
 
 def _line(entry: dict[str, Any]) -> TextLine:
     words = tuple(
-        Word(tuple(Glyph(c["character"], c["confidence"], _box(c["box"])) for c in word["characters"]))
+        Word(
+            tuple(
+                Glyph(c["character"], c["confidence"], _box(c["box"]), _alternatives(c, "character"))
+                for c in word["characters"]
+            )
+        )
         for word in entry["words"]
     )
     text, corrected = str(entry["text"]), None
@@ -263,7 +301,8 @@ def _line(entry: dict[str, Any]) -> TextLine:
             "correct the text of the line too"
         )
     polygon, baseline = (tuple((x, y) for x, y in entry[name]) for name in ("polygon", "baseline"))
-    return TextLine(entry["id"], polygon, baseline, words, entry["confidence"], corrected)
+    alternatives = _alternatives(entry, "text") if corrected is None else ()
+    return TextLine(entry["id"], polygon, baseline, words, entry["confidence"], corrected, alternatives)
 
 
 def _box(values: list[float]) -> Box:

@@ -102,9 +102,15 @@ def _word(parent: Any, page: Page, word: Word, name: str, names: UniqueIds, leas
     element = _add(parent, "String", ID=name, CONTENT=text, WC=number(word.confidence), **place)
     if word.is_doubtful(least):
         element.set("TAGREFS", _DOUBTFUL)
+    for other in word.alternatives:
+        _add(element, "ALTERNATIVE").text = clean(other.text)
     for index, glyph in enumerate(word.characters if glyphs else ()):
         place, text = _place(_corners(page, glyph.box)), clean(glyph.character)
-        _add(element, "Glyph", ID=names.take(f"{name}_g{index}"), CONTENT=text, GC=number(glyph.confidence), **place)
+        sure, identifier = number(glyph.confidence), names.take(f"{name}_g{index}")
+        inner = _add(element, "Glyph", ID=identifier, CONTENT=text, GC=sure, **place)
+        for other in glyph.alternatives:
+            if other.text:
+                _add(inner, "Variant", CONTENT=clean(other.text), VC=number(other.confidence))
 
 
 def _corners(page: Page, box: tuple[float, float, float, float]) -> list[tuple[int, int]]:

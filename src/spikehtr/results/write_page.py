@@ -13,6 +13,9 @@ from spikehtr.results.xml_text import UniqueIds, clean, listed, now, number, ser
 from spikehtr.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spikehtr.results.line import Alternative
     from spikehtr.results.page import Page, Region, TextLine, Word
 
 SPACE = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
@@ -103,7 +106,7 @@ def _line(parent: Any, page: Page, line: TextLine, index: int, names: UniqueIds,
         _add(element, "Baseline", points=listed(whole(page, line.baseline)))
     for number_of, word in enumerate(line.words):
         _word(element, page, word, names.take(f"{name}_w{number_of}"), names, glyphs)
-    _text(element, line.text, line.confidence if line.words else None)
+    _texts(element, line.text, line.confidence if line.words else None, line.alternatives)
 
 
 def _unclear(line: TextLine, least: float) -> str:
@@ -122,8 +125,8 @@ def _word(parent: Any, page: Page, word: Word, name: str, names: UniqueIds, glyp
     for index, glyph in enumerate(word.characters if glyphs else ()):
         inner = _add(element, "Glyph", id=names.take(f"{name}_g{index}"))
         _box(inner, page, glyph.box)
-        _text(inner, glyph.character, glyph.confidence)
-    _text(element, word.text, word.confidence)
+        _texts(inner, glyph.character, glyph.confidence, glyph.alternatives)
+    _texts(element, word.text, word.confidence, word.alternatives)
 
 
 def _box(parent: Any, page: Page, box: tuple[float, float, float, float]) -> None:
@@ -138,3 +141,14 @@ def _coords(parent: Any, page: Page, points: tuple[tuple[float, float], ...]) ->
 def _text(parent: Any, text: str, confidence: float | None = None) -> None:
     element = _add(parent, "TextEquiv") if confidence is None else _add(parent, "TextEquiv", conf=number(confidence))
     _add(element, "Unicode").text = clean(text)
+
+
+def _texts(parent: Any, text: str, confidence: float | None, alternatives: Sequence[Alternative]) -> None:
+    """The text, and after it what else it may be: of several the lowest index counts."""
+    named = [other for other in alternatives if other.text]
+    _text(parent, text, confidence)
+    if named:
+        parent[-1].set("index", "0")
+    for index, other in enumerate(named, start=1):
+        _text(parent, other.text, other.confidence)
+        parent[-1].set("index", str(index))

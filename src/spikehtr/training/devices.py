@@ -4,25 +4,53 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
-from spikehtr.errors import SpikeHTRError
-from spikehtr.training.fabric import Fabric
+from spikehtr.errors import SpikeHTRError, reason_of
+from spikehtr.training.fabric import Fabric, SLURMEnvironment
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 _FABRIC: dict[str, Any] = {"fp32": "32-true", "bf16": "bf16-mixed", "fp64": "64-true"}
+_RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK")  # what Lightning's own launcher goes by
+# What torch says where another process of the run is gone.
+_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Read timeout", "NCCL", "gloo")
 
 
-def make_fabric(device: str = "cpu", devices: int = 1, precision: Precision = "auto") -> Fabric:
-    """`device` is cpu, cuda or cuda:N; with `devices` above 1 `launch()` starts the other processes.
+class Layout(NamedTuple):
+    """How many processes a training has: one a device."""
 
-    Under torchrun its own number of processes counts.
-    """
-    nodes = 1
+    devices: int  # on each node
+    nodes: int
+
+
+def layout(devices: int, nodes: int) -> Layout:
+    """As torchrun or Slurm has it, where one of these started us; else as asked for."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        devices, nodes = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
+        return Layout(int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"]))
+    if SLURMEnvironment.detect():
+        tasks, hosts = int(os.environ["SLURM_NTASKS"]), int(os.environ.get("SLURM_NNODES", "1"))
+        if devices > 1 and tasks != devices * hosts:
+            raise SpikeHTRError(
+                f"--devices {devices}, but Slurm started {tasks} tasks on {hosts} nodes: "
+                f"give --ntasks-per-node={devices} to sbatch, and start the command by srun"
+            )
+        return Layout(tasks // hosts, hosts)
+    if nodes > 1 and (missing := [name for name in _RENDEZVOUS if name not in os.environ]):
+        raise SpikeHTRError(
+            f"--nodes {nodes} needs {', '.join(missing)} in the environment: the first node's address, a free port "
+            "there, and this node's number from 0"
+        )
+    return Layout(devices, nodes)
+
+
+def make_fabric(device: str = "cpu", devices: int = 1, precision: Precision = "auto", nodes: int = 1) -> Fabric:
+    """`device` is cpu, cuda or cuda:N; with `devices` above 1 `launch()` starts the other processes of this node.
+
+    Of several `nodes` each runs the same command. Under torchrun and Slurm their own number of processes counts.
+    """
+    devices, nodes = layout(devices, nodes)
     wanted = torch.device(device)
     if devices > 1 and wanted.index is not None:
         raise SpikeHTRError(f"--device {device} names one device, --devices {devices} asks for several: give one")
@@ -42,6 +70,15 @@ def make_fabric(device: str = "cpu", devices: int = 1, precision: Precision = "a
             strategy="ddp" if devices * nodes > 1 else "auto",
             precision=_FABRIC[precision],
         )
+
+
+def lost_process(error: BaseException) -> str | None:
+    """Why the connection to the other processes is lost, if that is what an error says."""
+    said = str(error)
+    is_lost = isinstance(error, torch.distributed.DistError) or (
+        isinstance(error, RuntimeError) and any(word in said for word in _LOST)
+    )
+    return reason_of(error) if is_lost else None
 
 
 def close_process_group() -> None:

@@ -15,8 +15,9 @@ if _hide:
     _modules["torchmetrics"] = None  # Fabric takes it as not installed
 try:
     from lightning_fabric import Fabric
+    from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 finally:
     if _hide:
         del _modules["torchmetrics"]  # whoever does need it gets it
 
-__all__ = ["Fabric"]
+__all__ = ["Fabric", "SLURMEnvironment"]

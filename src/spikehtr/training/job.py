@@ -54,6 +54,7 @@ class Job:
     worst: int = 20  # lines shown in the report
     teacher: Path | None = None  # a model to come close to; `training.teacher_weight` says how much that counts
     machine_lines: bool = False  # also what a model read and no person changed or confirmed
+    lm: bool = False  # make a language model of the training lines, too, and put it into the model's file
 
     @classmethod
     def begun(cls, folder: Path) -> Self:
@@ -204,6 +205,10 @@ def run_job(
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
     if run.finished and run.is_main and start:
         _say_what_came_of_it(run, sets, start, say)
+    if run.finished and run.is_main and job.lm:
+        from spikehtr.training.language import add_language_model
+
+        say(add_language_model(job.folder, sets, str(fabric.device)))
     fabric.barrier()
     return Outcome(run.finished, run.step, cer, report)
 

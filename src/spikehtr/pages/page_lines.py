@@ -1,0 +1,184 @@
+"""A page and its lines, before and after they are read: found or given, cut out, and put together again.
+
+Nothing here knows a network: processes that only prepare pages do not load PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from PIL import Image
+
+from spikehtr.data.formats.machine import noted_id
+from spikehtr.data.formats.outlines import bounds
+from spikehtr.data.geometry import FittedLine, LineFitting, cut_line
+from spikehtr.data.images import open_gray, to_gray
+from spikehtr.pages.found import FoundRegion, Segmenter
+from spikehtr.pages.given import LinePlace, RegionPlace, read_given
+from spikehtr.pages.inputs import PageJob, load_colour, load_page
+from spikehtr.pages.remote import canvas_of, place_of
+from spikehtr.pages.word_boxes import LineInk, place_characters
+from spikehtr.results import Character, Line
+from spikehtr.results.page import CanvasPlace, Glyph, Page, Region, TextLine, Word
+from spikehtr.results.xml_text import clean
+from spikehtr.version import __version__
+
+Mode = Literal["auto", "line", "page"]
+_LEGIBLE = 12  # rows of a line: with fewer, what is read is worth a remark
+
+
+class SegmentedPage(NamedTuple):
+    """A page that is open and knows its lines."""
+
+    image: str
+    gray: Image.Image | None  # None once its lines are cut out
+    size: tuple[int, int]
+    regions: list[RegionPlace]
+    problems: list[str]  # lines that cannot be read, and why
+    remarks: list[str]  # what is odd, and was used all the same
+    frame: int | None = None  # which page of the image file, from 1; None where that has but one
+    given: bool = False  # whether a file gave the lines and their ids
+    part: int | None = None  # of which page of its file, from 0, an image is to be made
+    canvas: CanvasPlace | None = None  # of a IIIF manifest, that the image was fetched from
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How pages are to be opened and read."""
+
+    find: Segmenter
+    mode: Mode = "auto"  # whether an image is a line or a page; auto: by its shape
+    batch_size: int = 16
+    dpi: int = 300  # of PDF pages
+    workers: int = 0  # processes that open and segment pages and write results; 0: threads of this one
+    keep_image: bool = False  # pass the grey page on with the result
+    images: bool = False  # pages of PDF and TIFF files become image files of their own, and the results name those
+
+
+def is_line(width: int, height: int) -> bool:
+    """Whether an image of this size is a single line rather than a page: low, or far wider than high."""
+    return height <= 160 or (height <= 600 and width >= 3.5 * height)
+
+
+def open_sheet(job: PageJob, options: ReadOptions) -> SegmentedPage:
+    """A page with its lines: given by its XML file, or found, or the image as a whole."""
+    own = options.images and job.image_wanted
+    if job.source.kind == "xml":
+        sheet = given_sheet(job.source.path)
+    else:
+        if own:  # what is read is the image that is written
+            gray = to_gray(load_colour(job.source, job.index, options.dpi))
+        else:
+            gray = load_page(job.source, job.index, options.dpi)
+        sheet = found_sheet(job.source.name, gray, options.find, options.mode)
+        sheet = sheet._replace(frame=job.index + 1 if job.pages > 1 else None)
+        if job.source.kind == "iiif":
+            sheet = _of_canvas(sheet, job)
+    part = job.index if job.source.kind == "iiif" else (sheet.frame or 1) - 1
+    return sheet._replace(image=job.image, frame=None, part=part) if own else sheet
+
+
+def _of_canvas(sheet: SegmentedPage, job: PageJob) -> SegmentedPage:
+    """Named after the image's address: the manifest is no image."""
+    source = job.source
+    image = canvas_of(source.address, job.index, source.client).images[0]
+    canvas = place_of(source.address, job.index, source.client, sheet.size)
+    return sheet._replace(image=image, frame=None, canvas=canvas)
+
+
+def given_sheet(file: Path) -> SegmentedPage:
+    given = read_given(file)
+    gray = open_gray(given.image, given.frame)
+    return SegmentedPage(
+        given.image.name, gray, gray.size, given.regions, given.problems, given.remarks, given.frame, given=True
+    )
+
+
+def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> SegmentedPage:
+    if mode == "line" or (mode == "auto" and is_line(*gray.size)):
+        box = (0.0, 0.0, float(gray.width), float(gray.height))
+        regions = [RegionPlace("r1", "paragraph", (), [LinePlace("r1l1", None, box, ())])]
+    else:
+        regions = [_place(region, number) for number, region in enumerate(find(gray), start=1)]
+    return SegmentedPage(name, gray, gray.size, regions, [], [])
+
+
+def _place(region: FoundRegion, number: int) -> RegionPlace:
+    lines = [
+        LinePlace(f"r{number}l{count}", line.polygon, None, line.baseline)
+        for count, line in enumerate(region.lines, start=1)
+    ]
+    return RegionPlace(f"r{number}", region.kind, (), lines)
+
+
+def cut_lines(fitting: LineFitting, sheet: SegmentedPage) -> tuple[list[RegionPlace], list[FittedLine]]:
+    """The line images of a page as the network takes them, and the regions without lines that turn out empty."""
+    assert sheet.gray is not None
+    regions, fitted = [], []
+    for region in sheet.regions:
+        kept = []
+        for place in region.lines:
+            image = cut_line(sheet.gray, place.polygon, place.box)
+            if image.width and image.height:
+                kept.append(place._replace(ink=LineInk.of(image, *corner_of(place))))
+                fitted.append(fitting(image))
+                rows = fitting.rows_seen(*image.size)
+                if rows < _LEGIBLE:
+                    size = f"{image.width} x {image.height} px"
+                    remark = f"{size}, read at {max(1, round(rows))} px of height, too little to tell letters"
+                    sheet.remarks.append(f"{sheet.image}, line {place.id}: {remark}")
+            else:
+                sheet.problems.append(f"{sheet.image}, line {place.id}: nothing of its outline lies on the page")
+        regions.append(region._replace(lines=kept))
+    return regions, fitted
+
+
+def corner_of(place: LinePlace) -> tuple[int, int]:
+    """The page's column and row at which `cut_line` begins."""
+    left, top, _, _ = bounds(place.outline)
+    more = 1 if place.polygon is not None else 0
+    return max(0, round(left - more)), max(0, round(top - more))
+
+
+def assemble(
+    sheet: SegmentedPage, regions: list[RegionPlace], lines: Iterable[Line | None], model: str, precision: str = ""
+) -> Page:
+    """The page with what was read, lines in the order of `cut_lines`; None where nothing was."""
+    read = iter(lines)
+    out = []
+    for region in regions:
+        texts = tuple(_text_line(place, next(read), sheet.given) for place in region.lines)
+        out.append(Region(region.id, texts, region.kind, region.polygon))
+    name, problems = clean(sheet.image), tuple(sheet.problems)
+    return Page(name, *sheet.size, tuple(out), model, problems, sheet.frame, precision, __version__, sheet.canvas)
+
+
+def _text_line(place: LinePlace, line: Line | None, given: bool) -> TextLine:
+    """Ids that a file gave are kept; ours say what was read, for programs that keep nothing else of a line's notes."""
+    if line is None:
+        return TextLine(place.id, place.outline, place.baseline)
+    words = _words_of(line, place)
+    text = clean(" ".join(word.text for word in words))
+    name = place.id if given else noted_id(place.id, text)
+    alternatives = tuple(other._replace(text=clean(other.text)) for other in line.alternatives)
+    return TextLine(name, place.outline, place.baseline, words, line.confidence, alternatives=alternatives)
+
+
+def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
+    """What stands between spaces, with boxes on the page."""
+    words: list[list[Character]] = [[]]
+    for character in line.characters:
+        if character.character.isspace():
+            words.append([])
+        else:
+            words[-1].append(character)
+    words = [word for word in words if word]
+    assert place.ink is not None  # `cut_lines` put it there
+    boxes = place_characters(place.ink, place.outline, [[(c.x0, c.x1) for c in word] for word in words])
+    return tuple(
+        Word(tuple(Glyph(c.character, c.confidence, box, c.alternatives) for c, box in zip(word, places, strict=True)))
+        for word, places in zip(words, boxes, strict=True)
+    )

@@ -1,0 +1,214 @@
+"""Processes that work on pages: one that dies costs the page it had in hand, and no other.
+
+Each worker is a Python of its own at the other end of a pair of sockets, so the caller needs no `__main__` guard, what
+a worker loads is only what its tasks import, and it ends when the caller is gone, however that ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from spikehtr.errors import SpikeHTRError
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_START = "from spikehtr.pages.worker_pool import serve; import sys; serve(int(sys.argv[1]))"
+
+
+def available_cores() -> int:
+    """How many cores this process may use; Slurm and containers give fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class WorkerDied(SpikeHTRError):
+    """The process that worked on a task is gone: killed, out of memory, or crashed in a library."""
+
+
+class _Task(NamedTuple):
+    future: Future[Any]
+    message: bytes
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    task: _Task | None = None
+    is_ready: bool = False  # it has loaded what it needs, and said so
+    since: float = field(default_factory=time.monotonic)
+
+
+class WorkerPool:
+    """`submit` as executors have it. Tasks begin in the order they came; those marked `first` before others."""
+
+    def __init__(self, workers: int, longest: float = 900.0) -> None:
+        """`longest`: seconds for a task, after which its process is killed."""
+        self._longest = longest
+        self._todo: deque[_Task] = deque()
+        self._lock = threading.Lock()
+        self._closing = False
+        self._called, self._call = socket.socketpair()
+        self._workers = [_start() for _ in range(workers)]
+        self._thread = threading.Thread(target=self._dispatch, name="worker pool", daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, first: bool = False) -> Future[Any]:
+        """`function` is one of a module, and all it is given and returns can be pickled."""
+        future: Future[Any] = Future()
+        task = _Task(future, pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL))
+        with self._lock:
+            (self._todo.appendleft if first else self._todo.append)(task)
+        self._wake()
+        return future
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._closing = True
+        self._wake()
+        self._thread.join()
+        for worker in self._workers:
+            _stop(worker, kill=worker.task is not None)
+        self._call.close()
+        self._called.close()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            self._call.send(b"x")
+
+    def _dispatch(self) -> None:
+        """In a thread: hand out tasks, take in results, replace processes that died."""
+        while not self._closing:
+            for number, worker in enumerate(self._workers):
+                if worker.is_ready and worker.task is None and not self._give(worker):
+                    self._workers[number] = _start()
+            ready = wait([self._called, *(worker.connection for worker in self._workers)], timeout=1.0)
+            if self._called in ready:
+                self._called.recv(1 << 16)
+            for number, worker in enumerate(self._workers):
+                is_alive = self._take(worker) if worker.connection in ready else self._is_in_time(worker)
+                if not is_alive:
+                    self._workers[number] = _start()
+        for task in [*self._todo, *(worker.task for worker in self._workers if worker.task)]:
+            task.future.cancel()
+
+    def _give(self, worker: _Worker) -> bool:
+        """The next task, if there is one, to an idle worker; False where it is gone."""
+        with self._lock:
+            while self._todo and self._todo[0].future.cancelled():
+                self._todo.popleft()
+            if not self._todo:
+                return True
+            task = self._todo.popleft()
+        try:
+            worker.connection.send_bytes(task.message)
+        except OSError:  # it died while it had nothing to do: the task is another's
+            with self._lock:
+                self._todo.appendleft(task)
+            _stop(worker)
+            return False
+        worker.task, worker.since = task, time.monotonic()
+        return True
+
+    def _take(self, worker: _Worker) -> bool:
+        try:
+            good, value = pickle.loads(worker.connection.recv_bytes())
+        except (EOFError, OSError):
+            _stop(worker)
+            if worker.task is not None:
+                worker.task.future.set_exception(WorkerDied(_last_words(worker.process.returncode)))
+            return False
+        task, worker.task, worker.is_ready = worker.task, None, True
+        if task is not None and not task.future.cancelled():
+            (task.future.set_result if good else task.future.set_exception)(value)
+        return True
+
+    def _is_in_time(self, worker: _Worker) -> bool:
+        if worker.task is None or time.monotonic() - worker.since < self._longest:
+            return True
+        _stop(worker, kill=True)
+        worker.task.future.set_exception(WorkerDied(f"took more than {self._longest:.0f} s, and was stopped"))
+        return False
+
+
+def _start() -> _Worker:
+    ours, theirs = socket.socketpair()
+    paths = os.pathsep.join(path for path in sys.path if path)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=os.environ | _ONE_THREAD | {"PYTHONPATH": paths},
+            stdin=subprocess.DEVNULL,
+        )
+    return _Worker(process, Connection(ours.detach()))
+
+
+def _stop(worker: _Worker, kill: bool = False) -> None:
+    """Let it end by itself, as one whose connection is closed does, or kill it: it keeps nothing worth waiting for."""
+    worker.connection.close()
+    if kill:
+        worker.process.kill()
+    try:
+        worker.process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        worker.process.kill()
+        worker.process.wait()
+
+
+def _last_words(code: int | None) -> str:
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-code).name
+            hint = ", perhaps for want of memory" if name == "SIGKILL" else ""
+            return f"the process that worked on it was ended by {name}{hint}"
+    return f"the process that worked on it ended (exit code {code})"
+
+
+def serve(handle: int) -> None:
+    """A worker's life: a task in, a result out, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's business
+    import cv2
+
+    cv2.setNumThreads(1)  # there is a process for each core
+    connection = Connection(handle)
+    connection.send_bytes(pickle.dumps((True, None)))
+    while True:
+        try:
+            function, arguments = pickle.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            return
+        try:
+            answer = (True, function(*arguments))
+        except Exception as error:
+            answer = (False, _plain(error))
+        try:
+            connection.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+        except OSError:
+            return
+
+
+def _plain(error: Exception) -> Exception:
+    """The error, or one of the same words where it cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

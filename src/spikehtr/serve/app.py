@@ -1,0 +1,97 @@
+"""The application: routes, errors as answers, the front end's files, start and graceful end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from spikehtr.serve.api_files import FileEndpoints
+from spikehtr.serve.api_pages import PageEndpoints
+from spikehtr.serve.api_project import ProjectEndpoints, with_cookie
+from spikehtr.serve.api_texts import TextEndpoints
+from spikehtr.serve.http_errors import RequestError, as_request_error
+from spikehtr.serve.limits import Limits
+from spikehtr.serve.security import Access, Guard
+from spikehtr.serve.transcribe_service import Service
+from spikehtr.serve.workbench import Workbench
+
+STATIC = Path(__file__).parent / "static"
+_log = logging.getLogger("spikehtr.serve")
+_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "unsupported"}
+
+
+def make_app(bench: Workbench, access: Access | None = None, limits: Limits | None = None) -> Starlette:
+    """The ASGI application of an open project. Its lifespan starts and stops the workbench's threads."""
+    access, limits = access or Access(), limits or Limits()
+
+    async def index(request: Request) -> Response:
+        given = request.query_params.get("token")
+        if access.token is not None and given is not None:
+            if not access.log_in(given):
+                raise RequestError(401, "token", "that is not the token", "copy the address that the command printed")
+            return with_cookie(RedirectResponse(request.url.path, 303), access)
+        page = STATIC / "index.html"
+        if not page.is_file():
+            raise RequestError(404, "not_found", "the front end is not installed", "install spikehtr[web] again")
+        return FileResponse(page, media_type="text/html", headers={"Cache-Control": "no-cache"})
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await run_in_threadpool(bench.start)
+        try:
+            yield
+        finally:
+            await run_in_threadpool(bench.stop)
+
+    routes = [
+        Route("/", index, methods=["GET"]),
+        Route("/p/{rest:path}", index, methods=["GET"]),
+        *PageEndpoints(bench).routes(),
+        *ProjectEndpoints(bench, access, limits).routes(),
+        Mount("/static", _Static(directory=STATIC, check_dir=False)),
+    ]
+    routes += [*TextEndpoints(bench).routes(), *FileEndpoints(bench, limits).routes()]
+    service = Service(bench, limits)
+    routes += service.routes()
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(service.metrics.around), Middleware(Guard, access=access)],
+        exception_handlers={RequestError: _answer, HTTPException: _answer, Exception: _answer},
+    )
+    app.state.bench, app.state.access, app.state.service = bench, access, service
+    return app
+
+
+class _Static(StaticFiles):
+    """The front end's files; looked at anew each time, since they change with the package."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    known = as_request_error(error)
+    if known is None and isinstance(error, HTTPException):
+        code = _CODES.get(error.status_code, "bad_request")
+        known = RequestError(
+            error.status_code, code, str(error.detail), "see /openapi.json", headers=dict(error.headers or {})
+        )
+    if known is None:
+        _log.error("%s %s", request.method, request.url.path, exc_info=error)
+        known = RequestError(500, "internal", "a fault of the server", "see its log; nothing acknowledged is lost")
+    return JSONResponse(known.body(), known.status, known.headers)

@@ -1,0 +1,407 @@
+"""The append-only log of everything that was done to pages, in SQLite, and what follows from it.
+
+An event is a patch (`documents.difference`) with its number, which grows over the whole project. Nothing is ever
+changed or taken out: undo and redo are events, too. The current state of each page is kept beside the log, written in
+the same transaction, and equals what the replay of its events gives (`replayed`).
+
+Undo goes by steps: an edit and the readings that followed from it are one. The history of a page is a line: undo takes
+back the last step that is not undone, whoever did it, and a new step forgets what could be redone.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spikehtr.errors import SpikeHTRError
+from spikehtr.serve.documents import ORDER, PARTS, PageState, Patch, apply, inverse, touched
+
+_FORMAT = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, page INTEGER NOT NULL, step INTEGER NOT NULL, kind TEXT NOT NULL,
+    label TEXT NOT NULL, by_person INTEGER NOT NULL, time REAL NOT NULL, client TEXT, user TEXT, patch BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS events_of_page ON events (page, seq);
+CREATE TABLE IF NOT EXISTS entities (
+    page INTEGER NOT NULL, part TEXT NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, value BLOB,
+    text TEXT, by TEXT, confidence REAL, PRIMARY KEY (page, part, id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS doubtful ON entities (confidence) WHERE part = 'lines' AND by = 'machine';
+CREATE TABLE IF NOT EXISTS pages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, image TEXT NOT NULL, file TEXT,
+    width INTEGER NOT NULL, height INTEGER NOT NULL, scale_x REAL NOT NULL DEFAULT 1, scale_y REAL NOT NULL DEFAULT 1,
+    stamp TEXT NOT NULL, position REAL NOT NULL, removed INTEGER NOT NULL DEFAULT 0, problem TEXT,
+    seq INTEGER NOT NULL DEFAULT 0, written INTEGER NOT NULL DEFAULT 0, file_digest TEXT, file_stamp TEXT,
+    lines INTEGER NOT NULL DEFAULT 0, read INTEGER NOT NULL DEFAULT 0, corrected INTEGER NOT NULL DEFAULT 0,
+    expected REAL);
+CREATE TABLE IF NOT EXISTS documents (path TEXT PRIMARY KEY, stamp TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, value TEXT NOT NULL);
+"""
+_COMPRESSED_FROM = 1024  # bytes of a patch or value
+
+
+class Step(NamedTuple):
+    """What one undo takes back: its first event's number, and all of them."""
+
+    seq: int
+    label: str
+    lines: tuple[str, ...]
+    time: float
+    client: str | None
+    user: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "seq": self.seq,
+            "label": self.label,
+            "lines": list(self.lines),
+            "time": timestamp(self.time),
+            "user": self.user,
+            "client": self.client,
+        }
+
+
+@dataclass
+class _Stacks:
+    """Steps that can be undone and redone, the last one last; each with its events."""
+
+    undo: list[tuple[Step, list[int]]] = field(default_factory=list)
+    redo: list[tuple[Step, list[int]]] = field(default_factory=list)
+
+
+class Author(NamedTuple):
+    client: str | None = None
+    user: str | None = None
+
+
+MACHINE = Author()
+
+
+def timestamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}Z"
+
+
+def packed(value: object) -> str | bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text if len(text) < _COMPRESSED_FROM else zlib.compress(text.encode(), 1)
+
+
+def unpacked(value: str | bytes) -> Any:
+    return json.loads(value if isinstance(value, str) else zlib.decompress(value))
+
+
+class EventLog:
+    """One process, many threads: every call holds `lock`. A change is on the disk when `transaction` ends."""
+
+    def __init__(self, file: Path) -> None:
+        self.lock = threading.RLock()
+        self._depth = 0
+        try:
+            self.db = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=10)
+            self.db.row_factory = sqlite3.Row
+            self.db.execute("PRAGMA journal_mode = WAL")
+            self.db.execute("PRAGMA synchronous = FULL")  # acknowledged means: also after a power failure
+            found = self.db.execute("PRAGMA user_version").fetchone()[0]
+            if found > _FORMAT:
+                raise SpikeHTRError(f"{file}: written by a newer version (format {found}); update spikehtr")
+            self.db.executescript(_SCHEMA)
+            self.db.execute(f"PRAGMA user_version = {_FORMAT}")
+        except sqlite3.DatabaseError as error:
+            remedy = "restore it from a backup, or move it away: pages are then read from their PAGE files"
+            raise SpikeHTRError(f"{file}: cannot be used ({error}); {remedy}") from None
+        self._states: dict[int, PageState] = {}
+        self._stacks: dict[int, _Stacks] = {}
+
+    def close(self) -> None:
+        with self.lock:
+            self.db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing. May be nested: the outermost one counts."""
+        with self.lock:
+            if self._depth == 0:
+                self.db.execute("BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield
+            except BaseException:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._roll_back()
+                raise
+            self._depth -= 1
+            if self._depth == 0:
+                try:
+                    self.db.execute("COMMIT")
+                except BaseException:
+                    self._roll_back()
+                    raise
+
+    def _roll_back(self) -> None:
+        self._states.clear()  # they may hold what is not on the disk
+        self._stacks.clear()
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
+
+    def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        with self.lock:
+            return self.db.execute(sql, values).fetchall()
+
+    def row(self, sql: str, *values: object) -> sqlite3.Row | None:
+        with self.lock:
+            found: sqlite3.Row | None = self.db.execute(sql, values).fetchone()
+            return found
+
+    def execute(self, sql: str, *values: object) -> int:
+        """A change by itself, or part of the transaction around it; the new row's id."""
+        with self.transaction():
+            return self.db.execute(sql, values).lastrowid or 0
+
+    @property
+    def last(self) -> int:
+        found = self.row("SELECT max(seq) FROM events")
+        return int(found[0] or 0) if found else 0
+
+    def state(self, page: int) -> PageState:
+        """The page as it is now. Not to be changed."""
+        with self.lock:
+            if page not in self._states:
+                self._states[page] = self._stored(page)
+                while len(self._states) > 64:
+                    self._states.pop(next(iter(self._states)))
+            return self._states[page]
+
+    def _stored(self, page: int) -> PageState:
+        state = PageState()
+        for row in self.rows("SELECT part, id, version, value FROM entities WHERE page = ?", page):
+            value = unpacked(row["value"])
+            if row["part"] == ORDER:
+                state.order = value
+            else:
+                state.part(row["part"])[row["id"]] = value
+            state.versions[row["part"], row["id"]] = row["version"]
+        return state
+
+    def append(
+        self,
+        page: int,
+        label: str,
+        patch: Patch,
+        author: Author = MACHINE,
+        by_person: bool = True,
+        step: int | None = None,
+        can_undo: bool = True,
+    ) -> int:
+        """Note a change; its number. `step`: the step it belongs to, if that is still the last one."""
+        with self.transaction():
+            if not can_undo:  # a page's first event
+                return self._insert(page, None, "import", label, patch, author, by_person)
+            stacks = self._stacks_of(page)
+            joins = step is not None and bool(stacks.undo) and stacks.undo[-1][0].seq == step and not stacks.redo
+            seq = self._insert(page, step if joins else None, "edit", label, patch, author, by_person)
+            if joins:
+                stacks.undo[-1][1].append(seq)
+            else:
+                made = Step(seq, label, tuple(touched(patch, "lines")), time.time(), *author)
+                stacks.undo.append((made, [seq]))
+                stacks.redo.clear()
+            return seq
+
+    def undo(self, page: int, author: Author = MACHINE) -> tuple[int, Patch]:
+        return self._turn(page, "undo", author)
+
+    def redo(self, page: int, author: Author = MACHINE) -> tuple[int, Patch]:
+        return self._turn(page, "redo", author)
+
+    def _turn(self, page: int, kind: str, author: Author) -> tuple[int, Patch]:
+        """Take the last step back, or bring the last one that was taken back; the new event's number, and its patch."""
+        with self.transaction():
+            stacks = self._stacks_of(page)
+            source, target = (stacks.undo, stacks.redo) if kind == "undo" else (stacks.redo, stacks.undo)
+            if not source:
+                raise IndexError(f"nothing to {kind}")
+            step, events = source[-1]
+            seq = 0
+            merged: Patch = {}
+            for event in reversed(events) if kind == "undo" else events:
+                found = self.row("SELECT patch FROM events WHERE seq = ?", event)
+                assert found is not None
+                patch = unpacked(found["patch"])
+                patch = inverse(patch) if kind == "undo" else patch
+                seq = self._insert(page, step.seq, kind, step.label, patch, author, True)
+                merged = _both(merged, patch)
+            target.append(source.pop())
+            return seq, merged
+
+    def next_steps(self, page: int) -> tuple[Step | None, Step | None]:
+        """What undo and redo would do."""
+        with self.lock:
+            stacks = self._stacks_of(page)
+            return stacks.undo[-1][0] if stacks.undo else None, stacks.redo[-1][0] if stacks.redo else None
+
+    def undone(self, page: int) -> set[int]:
+        """The events that are taken back at present."""
+        with self.lock:
+            return {event for _, events in self._stacks_of(page).redo for event in events}
+
+    def _insert(
+        self, page: int, step: int | None, kind: str, label: str, patch: Patch, author: Author, by_person: bool
+    ) -> int:
+        cursor = self.db.execute(
+            "INSERT INTO events (page, step, kind, label, by_person, time, client, user, patch) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (page, step or 0, kind, label, by_person, time.time(), *author, packed(patch)),
+        )
+        seq = cursor.lastrowid
+        assert seq is not None
+        if step is None:
+            self.db.execute("UPDATE events SET step = seq WHERE seq = ?", (seq,))
+        state = self.state(page)
+        apply(state, patch, seq if by_person else None)
+        self._store(page, state, patch)
+        self._summarise(page, state, seq)
+        return seq
+
+    def _store(self, page: int, state: PageState, patch: Patch) -> None:
+        for part in PARTS:
+            for name in touched(patch, part):
+                value = state.part(part).get(name)
+                if value is None:
+                    self.db.execute("DELETE FROM entities WHERE page = ? AND part = ? AND id = ?", (page, part, name))
+                else:
+                    facts = [value.get(key) for key in ("text", "by", "confidence")]
+                    self._put(page, part, name, state.version(part, name), value, *facts)
+        if ORDER in patch:
+            self._put(page, ORDER, "", state.version(ORDER, ""), state.order, None, None, None)
+
+    def _put(self, page: int, part: str, name: str, version: int, value: object, *facts: object) -> None:
+        self.db.execute(
+            "INSERT OR REPLACE INTO entities VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (page, part, name, version, packed(value), *facts),
+        )
+
+    def _summarise(self, page: int, state: PageState, seq: int) -> None:
+        """The numbers that lists of pages show."""
+        lines = state.lines.values()
+        read = [line for line in lines if line["by"] is not None or line["reading"] is not None]
+        corrected = sum(line["by"] == "person" for line in lines)
+        # A line's confidence is the mean of its characters'.
+        errors = sum((1 - (line["confidence"] or 0)) * len(line["text"]) for line in lines if line["by"] == "machine")
+        rate = errors / max(1, sum(len(line["text"]) for line in read))
+        self.db.execute(
+            "UPDATE pages SET seq = ?, lines = ?, read = ?, corrected = ?, expected = ? WHERE id = ?",
+            (seq, len(state.lines), len(read), corrected, rate if read else None, page),
+        )
+
+    def _stacks_of(self, page: int) -> _Stacks:
+        if page not in self._stacks:
+            self._stacks[page] = self._rebuilt(page)
+        return self._stacks[page]
+
+    def _rebuilt(self, page: int) -> _Stacks:
+        """The stacks from the log alone."""
+        stacks = _Stacks()
+        sql = (
+            "SELECT seq, step, kind, label, time, client, user, patch FROM events "
+            "WHERE page = ? AND kind != 'import' ORDER BY seq"
+        )
+        turned: tuple[str, int] | None = None  # the undo or redo whose events are being passed
+        for row in self.rows(sql, page):
+            if row["kind"] == "edit":
+                turned = None
+                if stacks.undo and stacks.undo[-1][0].seq == row["step"]:
+                    stacks.undo[-1][1].append(row["seq"])
+                    continue
+                lines = tuple(touched(unpacked(row["patch"]), "lines"))
+                step = Step(row["seq"], row["label"], lines, row["time"], row["client"], row["user"])
+                stacks.undo.append((step, [row["seq"]]))
+                stacks.redo.clear()
+                continue
+            # A step of several events is turned by as many; an undo is never followed by another of the same step.
+            if turned != (row["kind"], row["step"]):
+                turned = row["kind"], row["step"]
+                source, target = (stacks.undo, stacks.redo) if row["kind"] == "undo" else (stacks.redo, stacks.undo)
+                target.append(source.pop())
+        return stacks
+
+    def state_at(self, page: int, seq: int) -> PageState:
+        """The page as it was after the event `seq`, without versions."""
+        with self.lock:
+            state = self.state(page).copy()
+            sql = "SELECT patch FROM events WHERE page = ? AND seq > ? ORDER BY seq DESC"
+            for row in self.rows(sql, page, seq):
+                apply(state, inverse(unpacked(row["patch"])), None)
+            return state
+
+    def seen_at(self, page: int, part: str, name: str, version: int) -> PageState:
+        """The page as someone saw it who knows a thing in this version: before the next change by a person to it."""
+        sql = "SELECT seq, patch FROM events WHERE page = ? AND seq > ? AND by_person ORDER BY seq"
+        for row in self.rows(sql, page, version):
+            if name in unpacked(row["patch"]).get(part, {}):
+                return self.state_at(page, row["seq"] - 1)
+        return self.state(page)
+
+    def replayed(self, page: int) -> PageState:
+        """The page from its events alone, from nothing; what `state` must be equal to."""
+        state = PageState()
+        for row in self.rows("SELECT seq, by_person, patch FROM events WHERE page = ? ORDER BY seq", page):
+            apply(state, unpacked(row["patch"]), row["seq"] if row["by_person"] else None)
+        return state
+
+    def events(self, page: int, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """The newest events, or those before `before`, newest first."""
+        undone = self.undone(page)
+        sql = "SELECT * FROM events WHERE page = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+        return [
+            {
+                "seq": row["seq"],
+                "time": timestamp(row["time"]),
+                "user": row["user"],
+                "client": row["client"],
+                "label": row["kind"] if row["kind"] in ("undo", "redo") else row["label"],
+                "lines": touched(unpacked(row["patch"]), "lines"),
+                "undone": row["seq"] in undone,
+            }
+            for row in self.rows(sql, page, before or 1 << 62, limit)
+        ]
+
+    def texts_of_line(self, page: int, line: str, limit: int = 200) -> list[dict[str, Any]]:
+        """The texts a line has had, newest first."""
+        out = []
+        here: dict[str, Any] = {}
+        for row in self.rows("SELECT * FROM events WHERE page = ? ORDER BY seq", page):
+            pair = unpacked(row["patch"]).get("lines", {}).get(line)
+            if pair is None:
+                continue
+            new = pair[1] or {}
+            if "text" in new or "by" in new:
+                here = here | {key: new[key] for key in ("text", "by") if key in new}
+                label = row["kind"] if row["kind"] in ("undo", "redo") else row["label"]
+                about = {"seq": row["seq"], "time": timestamp(row["time"]), "user": row["user"]}
+                out.append(about | {"by": here.get("by"), "text": here.get("text", ""), "label": label})
+        return out[::-1][:limit]
+
+
+def _both(first: Patch, second: Patch) -> Patch:
+    """What is touched by two patches, one after the other; only the names count to the caller."""
+    merged: Patch = {part: first.get(part, {}) | second.get(part, {}) for part in PARTS}
+    return merged | {key: patch[key] for patch in (first, second) for key in (ORDER,) if key in patch}
+
+
+def settings_of(log: EventLog) -> dict[str, Any]:
+    return {row["key"]: json.loads(row["value"]) for row in log.rows("SELECT key, value FROM settings")}
+
+
+def change_settings(log: EventLog, values: Iterable[tuple[str, Any]]) -> None:
+    with log.transaction():
+        for key, value in values:
+            log.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", key, json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,98 @@
+"""The models of a project: the bundled one, one named at the start, and those fine-tuned here. Loaded when needed."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+from spikehtr.data.images import ImageError
+from spikehtr.errors import SpikeHTRError
+from spikehtr.recognizer import Recognizer
+from spikehtr.serve.http_errors import RequestError
+from spikehtr.weights import BUNDLED, load_header
+
+BUNDLED_NAME = "bundled"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SUFFIX = ".safetensors"
+_KEPT = 2  # loaded models
+
+
+class Models:
+    def __init__(self, folder: Path, given: Path | None = None, device: str = "cpu") -> None:
+        """`folder`: where fine-tuned models are kept; `given`: a model file named when the server was started."""
+        self.folder, self.given, self.device = folder, given, device
+        folder.mkdir(parents=True, exist_ok=True)
+        self._loaded: dict[str, Recognizer] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def default(self) -> str:
+        return self.given.stem if self.given is not None else BUNDLED_NAME
+
+    def names(self) -> list[str]:
+        own = sorted(file.stem for file in self.folder.glob(f"*{_SUFFIX}"))
+        first = [self.given.stem] if self.given is not None else []
+        return list(dict.fromkeys([*first, BUNDLED_NAME, *own]))
+
+    def file(self, name: str) -> str | Path:
+        """A model's file by its name; never a path."""
+        if self.given is not None and name == self.given.stem:
+            return self.given
+        if name == BUNDLED_NAME:
+            return BUNDLED
+        file = self.folder / f"{name}{_SUFFIX}"
+        if not _NAME.fullmatch(name) or not file.is_file():
+            remedy = f"there are {', '.join(self.names())}"
+            raise RequestError(404, "not_found", f"there is no model {name[:100]!r}", remedy)
+        return file
+
+    def get(self, name: str) -> Recognizer:
+        self.file(name)
+        with self._lock:
+            if name not in self._loaded:
+                try:
+                    model = Recognizer.load(self.file(name), self.device)
+                except (SpikeHTRError, ImageError) as error:
+                    raise RequestError(503, "no_model", str(error), "choose another model") from None
+                model.name = name if name != BUNDLED_NAME else model.name
+                self._loaded[name] = model
+                while len(self._loaded) > _KEPT:
+                    self._loaded.pop(next(iter(self._loaded)))
+            return self._loaded[name]
+
+    def list(self, current: str) -> list[dict[str, Any]]:
+        out = []
+        for name in self.names():
+            try:
+                notes = json.loads(load_header(self.file(name)).get("notes", "{}"))
+            except (SpikeHTRError, ValueError):
+                continue
+            about = notes.get("workbench") or {}
+            out.append(
+                {
+                    "name": name,
+                    "cer": about.get("cer"),
+                    "created": about.get("created"),
+                    "from": about.get("from"),
+                    "current": name == current,
+                }
+            )
+        return out
+
+
+def check_new_name(models: Models, name: object) -> str:
+    """A name for a model that is to be made; the next free one where none is given."""
+    if name in (None, ""):
+        number = 1
+        while f"tuned-{number}" in models.names():
+            number += 1
+        return f"tuned-{number}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        remedy = "take up to 64 letters, digits, points, hyphens"
+        raise RequestError(422, "invalid", "name: not a name for a model", remedy, field="name")
+    if name in models.names():
+        raise RequestError(409, "conflict", f"there is a model {name} already", "take another name")
+    return name

@@ -1,0 +1,143 @@
+"""Looking through a project's folder: images with and without PAGE or ALTO files, PDF and TIFF files of many pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spikehtr.data.formats import xml
+from spikehtr.data.formats.helpers import walk
+from spikehtr.data.images import ImageError, count_frames
+from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.inputs import OVERLAY, ROOTS, SUFFIXES, Source, count_pages, find_sources, load_colour
+from spikehtr.pages.page_images import page_image
+from spikehtr.serve.jobs import BackgroundJob
+from spikehtr.serve.project import Project, stamp_of
+from spikehtr.serve.views import summary_view
+
+if TYPE_CHECKING:
+    from spikehtr.serve.workbench import Workbench
+
+DPI = 300  # of the images of PDF pages
+_TIFF = (".tif", ".tiff")
+
+
+def scan_job(bench: Workbench, job: BackgroundJob) -> None:
+    """Take in what is new in the folder, and edits from outside of what is known."""
+    bench.read_new(scan(bench, job))
+
+
+def scan(bench: Workbench, job: BackgroundJob) -> list[int]:
+    """The pages that are new."""
+    project = bench.project
+    job.advance(message="looking through the folder", unit="files")
+    _look_at_known(bench, job)
+    _render_documents(project, job)
+    new = _add_pages(bench, job)
+    job.result = {"pages": len(new)}
+    return new
+
+
+def _look_at_known(bench: Workbench, job: BackgroundJob) -> None:
+    project = bench.project
+    for row in project.log.rows("SELECT * FROM pages WHERE NOT removed"):
+        job.check()
+        image = project.folder / row["image"]
+        if not image.is_file():
+            problem = "its image is not there any more: put it back, or remove the page"
+            project.set_page(row["id"], problem=problem)
+            job.problem(row["image"], problem)
+            continue
+        if (stamp := stamp_of(image)) != row["stamp"]:
+            project.set_page(row["id"], stamp=stamp)
+        try:
+            bench.files.look(row["id"])
+        except SpikeHTRError as error:
+            job.problem(row["file"] or row["image"], str(error))
+
+
+def _render_documents(project: Project, job: BackgroundJob) -> None:
+    """The pages of PDF and TIFF files as images of their own, once for each file."""
+    for file in _files(project):
+        suffix = file.suffix.lower()
+        if suffix not in (".pdf", *_TIFF):
+            continue
+        name = file.relative_to(project.folder).as_posix()
+        stamp = stamp_of(file)
+        known = project.log.row("SELECT stamp FROM documents WHERE path = ?", name)
+        if known is not None and known["stamp"] == stamp:
+            continue
+        try:
+            if suffix == ".pdf" or count_frames(file) > 1:
+                _render(project, file, job)
+                project.log.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", name, stamp)
+        except SpikeHTRError as error:
+            job.problem(name, str(error))
+
+
+def _render(project: Project, file: Path, job: BackgroundJob) -> None:
+    kind = "pdf" if file.suffix.lower() == ".pdf" else "image"
+    source = Source(file, kind, Path(file.name))  # type: ignore[arg-type]
+    count = count_pages(source)
+    for index in range(count):
+        job.advance(message=f"{file.name}, page {index + 1} of {count}")
+        target = file.with_name(f"{file.stem}-{index + 1:04d}.png")
+        if target.exists():
+            continue
+        try:
+            image = load_colour(source, index, DPI)
+        except ImageError as error:
+            job.problem(f"{file.name}, page {index + 1}", str(error))
+            continue
+        data = page_image(image, file.name, index + 1, DPI if kind == "pdf" else None)
+        from spikehtr.files import whole_file
+
+        with whole_file(target) as temporary:
+            temporary.write_bytes(data)
+
+
+def _files(project: Project) -> list[Path]:
+    """Every file that may be a page; links that lead out of the folder are passed over."""
+    found = [path for path in walk(project.folder, frozenset(SUFFIXES)) if not path.name.endswith(OVERLAY)]
+    return [path for path in found if path.resolve().is_relative_to(project.folder)]
+
+
+def _add_pages(bench: Workbench, job: BackgroundJob) -> list[int]:
+    project = bench.project
+    known = {row["image"] for row in project.log.rows("SELECT image FROM pages")}
+    several = {row["path"] for row in project.log.rows("SELECT path FROM documents")}
+    inputs = []
+    for path in _files(project):
+        name = path.relative_to(project.folder).as_posix()
+        if name in several or path.suffix.lower() == ".pdf":
+            continue
+        if path.suffix.lower() != ".xml" or xml.sniff(path) in ROOTS:
+            inputs.append(str(path))
+    new: list[int] = []
+    found = find_sources(inputs)
+    job.advance(0, len(found.sources), "", "files")
+    for number, source in enumerate(found.sources, start=1):
+        job.advance(number)
+        page = _add(project, source, known, job)
+        if page is not None:
+            new.append(page)
+            project.broadcast.tell("page", summary_view(project.row(page)))
+    return new
+
+
+def _add(project: Project, source: Source, known: set[str], job: BackgroundJob) -> int | None:
+    image = source.image if source.kind == "xml" else source.path
+    if image is None:
+        job.problem(source.path.name, "its image was not found: put it beside the file, then look again")
+        return None
+    try:
+        if not image.resolve().is_relative_to(project.folder):
+            raise SpikeHTRError(f"{source.path.name}: its image lies outside the project's folder; copy it there")
+        name = image.relative_to(project.folder).as_posix()
+        if name in known:
+            return None
+        known.add(name)
+        return project.add_page(image, source.path if source.kind == "xml" else None)
+    except (SpikeHTRError, OSError) as error:
+        job.problem(source.path.relative_to(project.folder).as_posix(), str(error))
+        return None

@@ -1,0 +1,324 @@
+// What pointer and keys do on the image: move about, choose, change shapes, draw, cut. Mouse, pen and touch alike.
+
+import { movedWithin, nearestSegment, onPage, simplified } from "../geometry.js";
+import { addLine, reshape, splitAtColumn } from "../line-actions.js";
+import { signal } from "../lib.js";
+import { say } from "../state.js";
+import { t } from "../i18n/index.js";
+
+export const TOOLS = ["select", "shape", "draw", "outline", "split"];
+const SLACK = 4; // screen pixels a click may wander
+const NUDGE_PAUSE = 500;
+
+export class Tools {
+  constructor(viewport, shapes, store, { onPick }) {
+    Object.assign(this, { viewport, shapes, store, onPick });
+    this.host = viewport.host;
+    this.tool = signal("select");
+    this.point = signal(null); // {kind, index} of the active line
+    this.pointers = new Map();
+    this.drag = null;
+    this.points = []; // of what is being drawn
+    this.pending = null; // a shape that keys moved and that is not sent yet
+    this.listen();
+  }
+
+  listen() {
+    const on = (name, handler, options) => this.host.addEventListener(name, handler.bind(this), options);
+    on("pointerdown", this.down);
+    on("pointermove", this.move);
+    on("pointerup", this.up);
+    on("pointercancel", this.cancelPointer);
+    on("dblclick", this.double);
+    on("wheel", this.wheel, { passive: false });
+  }
+
+  setTool(tool) {
+    this.finishNudge();
+    this.points = [];
+    this.tool.value = tool;
+    this.host.dataset.tool = tool;
+    this.point.value = null;
+    this.refresh();
+    if (tool === "outline" && !this.store.active.value) say(t("outline.which"));
+  }
+
+  /** Marks of the tool, drawn anew: after the active line or its shape changed. */
+  refresh() {
+    const line = this.pending?.line ?? this.store.line(this.store.active.value);
+    if (this.tool.value === "shape") this.shapes.setHandles(line, this.point.value);
+    else if (this.points.length) this.shapes.setDraft(this.points, this.tool.value === "outline");
+    else this.shapes.setHandles(null);
+  }
+
+  get isDrawing() {
+    return this.tool.value === "draw" || this.tool.value === "outline";
+  }
+
+  place(event) {
+    return this.viewport.toImage(event.clientX, event.clientY);
+  }
+
+  lineUnder(event) {
+    return event.target.closest?.("[data-line]")?.dataset.line ?? null;
+  }
+
+  // ---- pointer
+  down(event) {
+    this.pointers.set(event.pointerId, event);
+    this.host.setPointerCapture(event.pointerId);
+    if (this.pointers.size === 2) return void (this.drag = this.pinch());
+    if (this.pointers.size > 2) return;
+    const drag = { event, from: this.place(event), kind: "pan", line: this.lineUnder(event), moved: false, at: [event.clientX, event.clientY] };
+    this.drag = drag;
+    if (event.button === 1) return;
+    if (this.tool.value === "shape") this.grab(event, drag);
+    else if (this.isDrawing) drag.kind = "freehand";
+  }
+
+  /** A handle, or the whole of the active line. */
+  grab(event, drag) {
+    const handle = event.target.closest?.(".handle");
+    const line = this.store.line(this.store.active.value);
+    if (!line) return;
+    if (handle) {
+      this.finishNudge();
+      this.point.value = { kind: handle.dataset.kind, index: Number(handle.dataset.index) };
+      Object.assign(drag, { kind: "point", shape: line, point: this.point.value });
+      this.refresh();
+    } else if (drag.line === line.id) Object.assign(drag, { kind: "line", shape: line });
+  }
+
+  move(event) {
+    if (this.pointers.has(event.pointerId)) this.pointers.set(event.pointerId, event);
+    const drag = this.drag;
+    if (!drag) return void this.hover(event);
+    if (drag.kind === "pinch") return void this.spread(drag);
+    if (!drag.moved && Math.hypot(event.clientX - drag.event.clientX, event.clientY - drag.event.clientY) < SLACK) return;
+    drag.moved = true;
+    if (drag.kind === "pan") {
+      this.viewport.moveBy(event.clientX - drag.at[0], event.clientY - drag.at[1]);
+      drag.at = [event.clientX, event.clientY];
+      this.host.dataset.panning = "1";
+    } else if (drag.kind === "freehand") {
+      drag.path ??= [drag.from];
+      drag.path.push(this.place(event));
+      this.shapes.setDraft([...this.points, ...drag.path], this.tool.value === "outline");
+    } else this.reform(drag, this.place(event));
+  }
+
+  reform(drag, [x, y]) {
+    const { width, height } = this.viewport;
+    if (drag.kind === "point") drag.result = withPoint(drag.shape, drag.point, onPage([x, y], width, height));
+    else drag.result = this.movedLine(drag.shape, x - drag.from[0], y - drag.from[1]);
+    this.shapes.setShape(drag.shape.id, drag.result);
+    this.shapes.setHandles({ ...drag.shape, ...drag.result }, drag.point);
+  }
+
+  movedLine(line, dx, dy) {
+    const { width, height } = this.viewport;
+    const both = movedWithin([...line.baseline, ...line.polygon], dx, dy, width, height);
+    return { baseline: both.slice(0, line.baseline.length), polygon: both.slice(line.baseline.length) };
+  }
+
+  hover(event) {
+    if (this.tool.value === "split") {
+      const id = this.lineUnder(event);
+      this.shapes.setCut(id ? this.store.line(id) : null, this.place(event)[0]);
+    } else if (this.isDrawing && this.points.length) {
+      this.shapes.setDraft([...this.points, this.place(event)], this.tool.value === "outline");
+    }
+  }
+
+  up(event) {
+    this.pointers.delete(event.pointerId);
+    const drag = this.drag;
+    delete this.host.dataset.panning;
+    if (!drag) return;
+    if (drag.kind === "pinch") {
+      if (this.pointers.size === 0) this.drag = null;
+      return;
+    }
+    this.drag = null;
+    if (!drag.moved) return void this.click(event, drag);
+    if (drag.kind === "freehand") this.drawn(drag.path);
+    else if (drag.result) this.send(drag.shape.id, drag.result);
+  }
+
+  cancelPointer(event) {
+    this.pointers.delete(event.pointerId);
+    const drag = this.drag;
+    this.drag = null;
+    if (drag?.shape) this.shapes.setShape(drag.shape.id, drag.shape);
+    this.refresh();
+  }
+
+  click(event, drag) {
+    if (event.button === 1) return;
+    const point = onPage(this.place(event), this.viewport.width, this.viewport.height);
+    if (this.isDrawing) {
+      this.points.push(point);
+      this.refresh();
+    } else if (this.tool.value === "split") {
+      if (drag.line) splitAtColumn(this.store, drag.line, point[0]);
+    } else if (drag.kind !== "point") this.pick(event, drag.line, point);
+  }
+
+  pick(event, id, point) {
+    if (!id) return;
+    if (event.shiftKey || event.ctrlKey || event.metaKey) return void this.store.toggle(id);
+    this.finishNudge();
+    this.point.value = null;
+    this.onPick(id, point);
+    this.refresh();
+  }
+
+  double(event) {
+    if (this.isDrawing) {
+      // The second click of the two set the last point twice.
+      this.points.pop();
+      return void this.finish();
+    }
+    const line = this.store.line(this.store.active.value);
+    if (this.tool.value !== "shape" || !line) return;
+    const handle = document.elementFromPoint(event.clientX, event.clientY)?.closest(".handle"); // the event's own target is the host
+    if (handle) return void this.removePoint({ kind: handle.dataset.kind, index: Number(handle.dataset.index) });
+    this.addPointNear(line, this.place(event));
+  }
+
+  wheel(event) {
+    event.preventDefault();
+    const box = this.host.getBoundingClientRect();
+    const unit = event.deltaMode === 1 ? 16 : 1;
+    if (event.shiftKey) return void this.viewport.moveBy(-(event.deltaX || event.deltaY) * unit, 0);
+    this.viewport.zoomBy(Math.exp(-event.deltaY * unit * (event.ctrlKey ? 0.01 : 0.0016)), event.clientX - box.left, event.clientY - box.top);
+  }
+
+  // ---- two fingers
+  pinch() {
+    const [a, b] = [...this.pointers.values()];
+    return { kind: "pinch", apart: Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY), middle: [(a.clientX + b.clientX) / 2, (a.clientY + b.clientY) / 2] };
+  }
+
+  spread(drag) {
+    if (this.pointers.size < 2) return;
+    const now = this.pinch();
+    const box = this.host.getBoundingClientRect();
+    this.viewport.moveBy(now.middle[0] - drag.middle[0], now.middle[1] - drag.middle[1]);
+    this.viewport.zoomBy(now.apart / Math.max(drag.apart, 1), now.middle[0] - box.left, now.middle[1] - box.top);
+    Object.assign(drag, now);
+  }
+
+  // ---- drawing
+  drawn(path) {
+    const tolerance = Math.max(2 / this.viewport.view.scale, 1);
+    const { width, height } = this.viewport;
+    this.points.push(...simplified(path, tolerance).map((point) => onPage(point, width, height)));
+    this.finish();
+  }
+
+  finish() {
+    const points = this.points;
+    this.points = [];
+    this.refresh();
+    if (this.tool.value === "draw" && points.length >= 2) {
+      // A baseline runs from left to right.
+      addLine(this.store, points[0][0] <= points[points.length - 1][0] ? points : points.reverse());
+    }
+    const id = this.store.active.value;
+    if (this.tool.value === "outline" && points.length >= 3 && id) this.send(id, { polygon: points });
+  }
+
+  send(id, shape) {
+    reshape(this.store, id, shape).then(() => {
+      // Where the server refused, the line goes back to where it was.
+      const line = this.store.line(id);
+      if (line) this.shapes.setShape(id, line);
+      this.refresh();
+    });
+  }
+
+  // ---- points
+  addPointNear(line, place) {
+    const onBase = line.baseline.length > 1 ? nearestSegment(place, line.baseline) : null;
+    const onOutline = line.polygon.length > 2 ? nearestSegment(place, line.polygon, true) : null;
+    const kind = onBase && (!onOutline || onBase.distance <= onOutline.distance) ? "baseline" : "polygon";
+    const near = kind === "baseline" ? onBase : onOutline;
+    if (!near) return;
+    const points = [...line[kind]];
+    points.splice(near.index + 1, 0, onPage(near.point, this.viewport.width, this.viewport.height));
+    this.point.value = { kind, index: near.index + 1 };
+    this.send(line.id, { [kind]: points });
+  }
+
+  removePoint(point) {
+    const line = this.store.line(this.store.active.value);
+    if (!line || line[point.kind].length <= (point.kind === "baseline" ? 2 : 3)) return false;
+    this.point.value = null;
+    this.send(line.id, { [point.kind]: line[point.kind].filter((_, index) => index !== point.index) });
+    return true;
+  }
+
+  /** The next (1) or previous (-1) point, first along the baseline, then around the outline. */
+  stepPoint(step) {
+    const line = this.store.line(this.store.active.value);
+    if (!line) return;
+    if (this.tool.value !== "shape") this.setTool("shape");
+    const all = ["baseline", "polygon"].flatMap((kind) => line[kind].map((_, index) => ({ kind, index })));
+    const now = all.findIndex((one) => one.kind === this.point.value?.kind && one.index === this.point.value?.index);
+    this.point.value = all[(now + step + all.length + (now < 0 && step < 0 ? 1 : 0)) % all.length];
+    this.refresh();
+    const [x, y] = line[this.point.value.kind][this.point.value.index];
+    this.viewport.reveal([x - 20, y - 20, x + 20, y + 20]);
+  }
+
+  addPointHere() {
+    const line = this.store.line(this.store.active.value);
+    const point = this.point.value;
+    if (!line || !point) return;
+    const points = line[point.kind];
+    const a = points[point.index];
+    const b = points[(point.index + 1) % points.length];
+    this.addPointNear({ ...line, [point.kind === "baseline" ? "polygon" : "baseline"]: [] }, [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2]);
+  }
+
+  /** Arrow keys: the chosen point, else the whole line. Sent when the keys rest. */
+  nudge(dx, dy) {
+    const line = this.pending?.line ?? this.store.line(this.store.active.value);
+    if (!line || this.tool.value !== "shape") return false;
+    const { width, height } = this.viewport;
+    const point = this.point.value;
+    const shape = point
+      ? withPoint(line, point, onPage([line[point.kind][point.index][0] + dx, line[point.kind][point.index][1] + dy], width, height))
+      : this.movedLine(line, dx, dy);
+    this.pending = { line: { ...line, ...shape }, shape: { ...this.pending?.shape, ...shape } };
+    this.shapes.setShape(line.id, this.pending.line);
+    this.refresh();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.finishNudge(), NUDGE_PAUSE);
+    return true;
+  }
+
+  finishNudge() {
+    clearTimeout(this.timer);
+    const pending = this.pending;
+    this.pending = null;
+    if (pending) this.send(pending.line.id, pending.shape);
+  }
+
+  /** Esc: what is being drawn goes, then the tool; false where there was nothing to leave. */
+  escape() {
+    if (this.points.length) {
+      this.points = [];
+      this.refresh();
+      return true;
+    }
+    if (this.tool.value === "select") return false;
+    this.setTool("select");
+    return true;
+  }
+}
+
+function withPoint(line, { kind, index }, place) {
+  return { [kind]: line[kind].map((point, i) => (i === index ? place : point)) };
+}

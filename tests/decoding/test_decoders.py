@@ -1,0 +1,111 @@
+"""From frames to text with a language model: confidences, alternatives, settings, files that carry a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lm_help import random_logits, small_model
+from safetensors import safe_open
+
+from conftest import micro
+from spikehtr.decoding import decoders
+from spikehtr.decoding.beam import BeamOptions
+from spikehtr.decoding.confidence import sureness
+from spikehtr.decoding.decoders import BeamDecoder, GreedyDecoder, decoder_for, tuned_options
+from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.errors import SpikeHTRError
+from spikehtr.model import SpikeHTR
+from spikehtr.text import Charset
+from spikehtr.weights import attach_language_model, load_model, save_model
+
+CHARSET = Charset(tuple("abcdefhmnot "))
+
+
+def test_confidences_and_alternatives_of_a_character_add_up_to_at_most_one() -> None:
+    decoder = BeamDecoder(CHARSET, small_model(4))
+    logits, lengths = random_logits(3, 4, 25, len(CHARSET))
+    for line in decoder.begin(logits, lengths)():
+        assert len(line.spans) == len(line.confidences) == len(line.alternatives) == len(line.choices)
+        for confidence, others in zip(line.confidences, line.alternatives, strict=True):
+            assert 0 < confidence <= 1
+            assert confidence + sum(share for _, share in others) <= 1 + 1e-9
+        assert line.confidence == pytest.approx(np.mean(line.confidences))
+        assert line.text not in [text for text, _ in line.texts]
+
+
+def test_at_the_decoders_own_temperature_sureness_is_its_confidences() -> None:
+    decoder = BeamDecoder(CHARSET, small_model(4))
+    logits, lengths = random_logits(5, 3, 25, len(CHARSET))
+    lines = decoder.begin(logits, lengths)()
+    for line, sure in zip(lines, sureness(logits, lengths, lines, [decoder.confidence_temperature, 2.0]), strict=True):
+        assert sure.characters[:, 0] == pytest.approx(line.confidences)
+        assert sure.line[0] == pytest.approx(line.confidence)
+        assert sure.text == line.text
+
+
+@pytest.mark.parametrize("device_search", [False, True])
+def test_without_the_native_functions_the_text_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, device_search: bool
+) -> None:
+    logits, lengths = random_logits(9, 2, 12, len(CHARSET))
+    decoder = BeamDecoder(CHARSET, small_model(4))
+    wanted = decoder.begin(logits, lengths)()
+    if device_search:
+        from spikehtr.decoding.beam import Candidates
+        from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
+
+        on_device = DeviceScorer(decoder.scorer, torch.device("cpu"))
+        candidates = Candidates.of(logits, lengths, decoder.options)
+        found = decoder._decoded(search_on_device(candidates, on_device, decoder.scorer, decoder.options))
+    else:
+        monkeypatch.setattr(decoders, "_has_native", lambda: False)
+        found = decoder.begin(logits, lengths)()
+    for ours, theirs in zip(wanted, found, strict=True):
+        assert theirs.text == ours.text
+        assert theirs.spans == ours.spans
+        assert theirs.confidences == pytest.approx(ours.confidences)
+
+
+def test_settings_are_those_asked_for_then_those_tuned_then_the_usual() -> None:
+    model = small_model()
+    assert tuned_options(model) == BeamOptions()
+    model.notes["tuned"] = {"weight": 0.7, "bonus": 1.1, "confidence_temperature": 1.2}
+    assert tuned_options(model) == BeamOptions(weight=0.7, bonus=1.1)
+    assert tuned_options(model, beam=4, weight=0.2) == BeamOptions(beam=4, weight=0.2, bonus=1.1)
+    assert BeamDecoder(CHARSET, model).confidence_temperature == 1.2
+
+
+def test_a_model_file_carries_a_language_model(tmp_path: Path) -> None:
+    config, file, carrying = micro(), tmp_path / "m.safetensors", tmp_path / "with.safetensors"
+    net = SpikeHTR(config.model, len(CHARSET))
+    save_model(file, net, config, CHARSET)
+    attach_language_model(file, small_model(3), carrying)
+    loaded = load_model(carrying)
+    assert load_model(file).language_model is None
+    assert loaded.language_model is not None
+    assert loaded.language_model.perplexity(["the cat"]) == pytest.approx(small_model(3).perplexity(["the cat"]))
+    for name, value in loaded.net.state_dict().items():
+        assert torch.equal(value, net.state_dict()[name])
+    assert isinstance(decoder_for(CHARSET, 1.0, None, loaded.language_model), BeamDecoder)
+    assert isinstance(decoder_for(CHARSET, 1.0, "none", loaded.language_model), GreedyDecoder)
+    attach_language_model(carrying, None, carrying)
+    assert load_model(carrying).language_model is None
+    with safe_open(str(carrying), "pt") as ours, safe_open(str(file), "pt") as theirs:
+        assert ours.metadata() == theirs.metadata()
+
+
+def test_a_beam_without_a_language_model_is_told() -> None:
+    with pytest.raises(SpikeHTRError, match="there is none"):
+        decoder_for(CHARSET, 1.0, beam=8)
+
+
+def test_a_weight_of_nothing_is_nearly_greedy_and_a_huge_one_is_told() -> None:
+    logits, lengths = random_logits(2, 3, 20, len(CHARSET), sharp=8.0)
+    options = BeamOptions(weight=0.0, bonus=0.0, sums=False)
+    found = BeamDecoder(CHARSET, small_model(), options).begin(logits, lengths)()
+    assert [line.text for line in found] == [line.text for line in decode_greedy(logits, lengths, CHARSET)]
+    with pytest.raises(SpikeHTRError, match="weight"):
+        decoder_for(CHARSET, 1.0, small_model(), weight=1e9)

@@ -1,0 +1,65 @@
+"""Processes that work on pages; tasks of the standard library, which load fast."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import pytest
+
+from spikehtr.pages.worker_pool import WorkerDied, WorkerPool
+
+
+def test_tasks_are_done_and_their_errors_come_back() -> None:
+    with WorkerPool(2) as pool:
+        futures = [pool.submit(math.factorial, number) for number in range(20)]
+        wrong = pool.submit(math.sqrt, -1.0)
+        assert [future.result(60) for future in futures] == [math.factorial(number) for number in range(20)]
+        with pytest.raises(ValueError, match=r"math domain|nonnegative"):
+            wrong.result(60)
+
+
+def test_a_process_that_dies_costs_the_task_it_had_and_no_other() -> None:
+    with WorkerPool(2) as pool:
+        before = [pool.submit(math.factorial, number) for number in range(6)]
+        killed = pool.submit(signal.raise_signal, signal.SIGKILL)
+        gone = pool.submit(os._exit, 3)
+        after = [pool.submit(math.factorial, number) for number in range(6)]
+        assert [future.result(60) for future in before + after] == [math.factorial(number) for number in range(6)] * 2
+        with pytest.raises(WorkerDied, match="SIGKILL, perhaps for want of memory"):
+            killed.result(60)
+        with pytest.raises(WorkerDied, match="exit code 3"):
+            gone.result(60)
+
+
+def test_a_task_that_never_ends_is_stopped_and_what_was_not_begun_is_cancelled() -> None:
+    with WorkerPool(1, longest=0.5) as pool:
+        stuck = pool.submit(time.sleep, 1000)
+        with pytest.raises(WorkerDied, match="took more than"):
+            stuck.result(60)
+        assert pool.submit(math.sqrt, 4.0).result(60) == 2.0
+        pool.submit(time.sleep, 0.2)
+        left = pool.submit(time.sleep, 1000)
+    with pytest.raises(CancelledError):
+        left.result(1)
+
+
+def test_urgent_tasks_come_first(tmp_path: Path) -> None:
+    with WorkerPool(1) as pool:
+        pool.submit(time.sleep, 0.3)
+        late = [pool.submit(os.mkdir, tmp_path / f"late{number}") for number in range(3)]
+        first = pool.submit(os.listdir, tmp_path, first=True)
+        assert first.result(60) == []
+        assert [future.result(60) for future in late] == [None] * 3
+
+
+def test_workers_end_when_the_caller_is_gone() -> None:
+    with WorkerPool(1) as pool:
+        number = pool.submit(os.getpid).result(60)
+        os.kill(number, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)

@@ -1,0 +1,114 @@
+"""A browser and a workbench to drive with it: the real server on the sample page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spikehtr
+
+ASSETS = Path(spikehtr.__file__).parent / "assets"
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra `dev`)")
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no browser here: apt-get install chromium-headless-shell")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens tabs, each with a profile of its own; a fault of a script, or a refusal of the policy, fails the test."""
+    contexts: list[Any] = []
+    faults: list[str] = []
+
+    def open_page(width: int = 1280, height: int = 720, **options: Any) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": height}, **{"locale": "en-US", **options})
+        context.set_default_timeout(30_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+class Server:
+    """`spikehtr serve` as a process of its own."""
+
+    def __init__(self, folder: Path, model: Path | None) -> None:
+        pytest.importorskip("uvicorn", reason="the extra `web` is not installed")
+        self.folder = folder
+        source = str(Path(spikehtr.__file__).parents[1])
+        variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "spikehtr", "serve", str(folder), "--no-browser", "--port", "0"]
+        if model:
+            command += ["--model", str(model)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
+        )
+        assert self.process.stdout is not None
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if found := re.search(r"http://\S+", line):
+                self.url = found.group().rstrip("/.")
+                return self._wait()
+        raise AssertionError("the server did not start: " + "".join(said))
+
+    def _wait(self) -> None:
+        """The address is told before the first request is answered."""
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"{self.url}/healthz", timeout=5):
+                    return
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError("the server does not answer")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+
+
+@pytest.fixture
+def workbench(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Starts workbenches on a new folder with `pages` copies of the sample page; `model`: None is the bundled one."""
+    servers: list[Server] = []
+
+    def start(pages: int = 1, model: Path | None = None) -> Server:
+        folder = tmp_path / f"project-{len(servers)}"
+        folder.mkdir()
+        for number in range(pages):
+            shutil.copy(ASSETS / "sample-page.jpg", folder / f"page-{number + 1}.jpg")
+        servers.append(Server(folder, model))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()

@@ -1,0 +1,186 @@
+"""What the mouse does: dropping files, choosing, moving, drawing, cutting, joining, ordering, replacing."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .browser_help import ask, lines_of, middle, on_screen, open_line, settled, texts, until, wait_until_read
+from .conftest import ASSETS
+
+pytestmark = pytest.mark.slow
+
+
+def press(tab: Any, place: tuple[float, float], **options: Any) -> None:
+    tab.mouse.click(*on_screen(tab, place), **options)
+
+
+def drag(tab: Any, start: tuple[float, float], end: tuple[float, float]) -> None:
+    tab.mouse.move(*on_screen(tab, start))
+    tab.mouse.down()
+    for step in range(1, 6):
+        place = tuple(a + (b - a) * step / 5 for a, b in zip(start, end, strict=True))
+        tab.mouse.move(*on_screen(tab, place))
+    tab.mouse.up()
+
+
+def tool(tab: Any, name: str) -> None:
+    tab.click(f'.toolbar button[aria-label="{name}"]')
+
+
+def line_now(url: str, line: dict[str, Any]) -> dict[str, Any]:
+    return next(one for one in lines_of(url) if one["id"] == line["id"])
+
+
+def test_dropped_files_become_pages(workbench: Callable[..., Any], new_page: Callable[..., Any]) -> None:
+    url = workbench(pages=0).url
+    tab = new_page()
+    tab.goto(url)
+    tab.wait_for_selector(".empty")
+    tab.evaluate(
+        """(data) => {
+            const bytes = Uint8Array.from(atob(data), (sign) => sign.charCodeAt(0));
+            const files = new DataTransfer();
+            files.items.add(new File([bytes], "letter.jpg", { type: "image/jpeg" }));
+            files.items.add(new File(["<script>alert(1)</script>"], "no picture.png", { type: "image/png" }));
+            window.dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
+        }""",
+        base64.b64encode((ASSETS / "sample-page.jpg").read_bytes()).decode(),
+    )
+    pages = wait_until_read(url)
+    assert [page["name"] for page in pages] == ["letter"]
+    tab.wait_for_selector(".card")
+    # The bad one is named, as text, and did not stop the other.
+    tab.click(".button.jobs")
+    tab.click("dialog details summary")
+    assert "no picture.png" in tab.inner_text("dialog details")
+    assert tab.query_selector("dialog script") is None
+
+
+def test_lines_are_chosen_moved_cut_joined_drawn_and_deleted(
+    workbench: Callable[..., Any], new_page: Callable[..., Any]
+) -> None:
+    url = workbench().url
+    wait_until_read(url)
+    tab = new_page()
+    open_line(tab, url)
+    lines = lines_of(url)
+    line = max(lines, key=lambda one: len(one["text"]))
+
+    # A press on the image goes to the text, at the character under it.
+    press(tab, middle(line, 0.5))
+    number = lines.index(line) + 1
+    tab.wait_for_function(f"() => document.activeElement.ariaLabel === 'Text of line {number}'")
+    caret = tab.evaluate("document.activeElement.selectionStart")
+    assert 0.3 < caret / len(line["text"]) < 0.7
+    # And a press on the text goes to the line on the image.
+    other = next(one for one in lines if one["id"] != line["id"])
+    tab.click(f'.row[data-line="{other["id"]}"] .row-open')
+    tab.wait_for_selector(f'.line.active[data-line="{other["id"]}"]', state="attached")
+
+    # Moved: it is read again, the text field follows.
+    press(tab, middle(line))
+    tool(tab, "Change shapes")
+    drag(tab, middle(line), (middle(line)[0] + 12, middle(line)[1] + 6))
+    until(lambda: line_now(url, line)["version"] != line["version"], "the line moved")
+    moved = line_now(url, line)
+    shifts = [(x - a, y - b) for (x, y), (a, b) in zip(moved["baseline"], line["baseline"], strict=True)]
+    assert len(set(shifts)) == 1, "all points by as much"
+    assert abs(shifts[0][0] - 12) <= 2
+    assert abs(shifts[0][1] - 6) <= 2
+    until(lambda: not line_now(url, line)["stale"], "the line read again")
+    tab.click('.editor-bar button[aria-label="Undo"]')
+    until(lambda: line_now(url, line)["baseline"] == line["baseline"], "moved back")
+    # One point of it.
+    corner = line["polygon"][0]
+    drag(tab, tuple(corner), (corner[0] + 9, corner[1] - 12))
+
+    def corner_moved() -> bool:
+        points = line_now(url, line)["polygon"]
+        near = any(abs(x - corner[0] - 9) <= 3 and abs(y - corner[1] + 12) <= 3 for x, y in points)
+        return near and corner not in points
+
+    until(corner_moved, "the point moved")
+    tab.keyboard.press("Escape")
+    settled(tab)
+
+    # Cut by a click, joined by a button.
+    tool(tab, "Split a line")
+    press(tab, middle(line))
+    until(lambda: len(lines_of(url)) == len(lines) + 1, "the line cut")
+    tool(tab, "Select")
+    now = lines_of(url)
+    at = next(index for index, one in enumerate(now) if one["id"] == line["id"])
+    press(tab, middle(now[at]))
+    tab.keyboard.down("Shift")
+    press(tab, middle(now[at + 1]))
+    tab.keyboard.up("Shift")
+    tool(tab, "Join lines")
+    until(lambda: len(lines_of(url)) == len(lines), "the lines joined")
+
+    # Drawn along a new baseline; deleted; brought back by the message's button.
+    tool(tab, "Draw a line")
+    drag(tab, (500, 1500), (1200, 1496))
+    until(lambda: len(lines_of(url)) == len(lines) + 1, "the line drawn")
+    tool(tab, "Select")
+    drawn = next(one for one in lines_of(url) if one["id"] not in {old["id"] for old in lines})
+    assert abs(drawn["baseline"][0][0] - 500) < 6
+    tab.wait_for_selector(f'.row.active[data-line="{drawn["id"]}"]')
+    tool(tab, "Delete")
+    until(lambda: len(lines_of(url)) == len(lines), "the line deleted")
+    tab.click(".message button:has-text('Undo')")
+    until(lambda: len(lines_of(url)) == len(lines) + 1, "the line back")
+
+    # Another place in the reading order.
+    settled(tab)
+    ids = [one["id"] for one in lines_of(url)]
+    tab.click(f'.row[data-line="{ids[4]}"] .row-open')
+    tab.click('.row-tools button[aria-label="Later in the reading order"]')
+    until(lambda: [one["id"] for one in lines_of(url)][4:6] == [ids[5], ids[4]], "the line placed later")
+
+
+def test_doubtful_characters_have_alternatives_and_words_are_replaced(
+    workbench: Callable[..., Any], new_page: Callable[..., Any]
+) -> None:
+    url = workbench().url
+    wait_until_read(url)
+    tab = new_page()
+    open_line(tab, url)
+    # Least sure first.
+    tab.click("button:has-text('Least sure first')")
+    unsure = sorted((one for one in lines_of(url)), key=lambda one: one["confidence"])
+    tab.wait_for_selector(f'.row.active[data-line="{unsure[0]["id"]}"]')
+    order = tab.eval_on_selector_all(".row", "(rows) => rows.map((row) => row.dataset.line)")
+    sureness = {one["id"]: one["confidence"] for one in unsure}
+    assert [sureness[line] for line in order] == sorted(sureness.values())
+    # Another reading of the least sure character, by its number.
+    tab.keyboard.press("Home")
+    tab.keyboard.press("F8")
+    tab.keyboard.press("Alt+a")
+    tab.wait_for_selector(".alternatives button:focus")
+    sign = tab.inner_text(".alternatives button:nth-of-type(1) .sign")
+    before = tab.input_value(".typing-field")
+    tab.keyboard.press("1")
+    tab.wait_for_selector(".alternatives", state="detached")
+    after = tab.input_value(".typing-field")
+    assert after != before
+    assert sign in after
+    tab.keyboard.press("Enter")
+    settled(tab)
+    assert next(one for one in lines_of(url) if one["id"] == unsure[0]["id"])["text"] == after
+
+    # Find and replace.
+    word = next(word for text in texts(url) for word in text.split() if len(word) > 4 and word.isalpha())
+    tab.click('header button[aria-label="Find and replace"]')
+    tab.fill("dialog input:not([type])", word)
+    tab.wait_for_selector(".hits mark")
+    tab.fill("dialog label:nth-of-type(2) input", "<b>new</b>")
+    tab.click("dialog .primary")
+    until(lambda: any("<b>new</b>" in text for text in texts(url)), "the word replaced")
+    tab.keyboard.press("Escape")
+    tab.wait_for_selector("text=<b>new</b>")
+    assert tab.query_selector("#app b") is None, "text is text"
+    assert ask(f"{url}/api/pages/1")["undo"]["label"] == "replace"

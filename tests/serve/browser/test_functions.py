@@ -1,0 +1,113 @@
+"""The plain functions of the front end, run in the browser; no server: the files come from the package."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spikehtr
+
+STATIC = Path(spikehtr.__file__).parent / "serve" / "static"
+
+
+@pytest.fixture
+def modules(new_page: Callable[..., Any]) -> Any:
+    page = new_page()
+
+    def serve(route: Any) -> None:
+        path = route.request.url.split("/static/")[-1]
+        file = STATIC / path
+        if path.endswith(".js"):
+            route.fulfill(body=file.read_bytes(), content_type="text/javascript")
+        else:
+            route.fulfill(body="<!doctype html><title>empty</title>", content_type="text/html")
+
+    page.route("**/*", serve)
+    page.goto("http://front.end/")
+    return page
+
+
+def some_texts(count: int) -> list[str]:
+    chance = random.Random(5)
+    signs = ["a", "b", " ", "\u017f", "𐌰", "ש", "e\u0301", "é"]
+    return ["".join(chance.choices(signs, k=chance.randrange(0, 14))) for _ in range(count)]
+
+
+def test_code_points_and_units_are_each_others_inverse(modules: Any) -> None:
+    texts = some_texts(100)
+    script = """async (texts) => { const { codePoints, units } = await import("/static/text.js");
+        return texts.map((text) => Array.from(text).map((_, at) => codePoints(text, units(text, at)))); }"""
+    for text, found in zip(texts, modules.evaluate(script, texts), strict=True):
+        assert found == list(range(len(text)))
+
+
+def test_a_difference_holds_both_texts_whole(modules: Any) -> None:
+    texts = some_texts(200)
+    pairs = [[one, other] for one, other in zip(texts[::2], texts[1::2], strict=True)]
+    script = """async (pairs) => { const { difference } = await import("/static/text.js");
+        return pairs.map(([a, b]) => difference(a, b)); }"""
+    for (one, other), parts in zip(pairs, modules.evaluate(script, pairs), strict=True):
+        assert "".join(part["text"] for part in parts if part["kind"] != "in") == one
+        assert "".join(part["text"] for part in parts if part["kind"] != "out") == other
+
+
+def test_what_a_person_typed_is_never_marked_and_the_rest_keeps_its_doubt(modules: Any) -> None:
+    reading = {"characters": [["l", 0.9], ["i", 0.3], ["n", 0.7], ["e", 0.99]]}
+    cases = ["line", "lane", "xline", "linex", "", "l"]
+    script = """async ([cases, reading]) => { const { runs } = await import("/static/text.js");
+        return cases.map((text) => runs(text, reading, 0.8)); }"""
+    found = modules.evaluate(script, [cases, reading])
+    marks = [[(run["text"], run["doubt"]) for run in runs] for runs in found]
+    assert marks[0] == [("l", 0), ("i", 2), ("n", 1), ("e", 0)]
+    assert marks[1] == [("la", 0), ("n", 1), ("e", 0)]
+    assert marks[2] == [("xl", 0), ("i", 2), ("n", 1), ("e", 0)]
+    assert marks[3] == [("l", 0), ("i", 2), ("n", 1), ("ex", 0)]
+    assert marks[4:] == [[], [("l", 0)]]
+
+
+def test_changes_that_do_not_touch_are_merged_and_others_are_left_to_the_person(modules: Any) -> None:
+    cases = [
+        ["the old text", "the new text", "the old texts", "the new texts"],
+        ["the old text", "The old text", "the old text!", "The old text!"],
+        ["same", "same", "other", "other"],
+        ["same", "other", "same", "other"],
+        ["word", "ward", "wird", None],
+        ["ab", "axb", "ayb", None],
+        ["ab", "axb", "axb", "axb"],
+    ]
+    script = """async (cases) => { const { merged } = await import("/static/parts/merge.js");
+        return cases.map(([base, mine, theirs]) => merged(base, mine, theirs)); }"""
+    assert modules.evaluate(script, cases) == [case[3] for case in cases]
+
+
+def test_shapes_stay_on_the_page_and_places_along_a_line_are_found_again(modules: Any) -> None:
+    script = """async () => { const g = await import("/static/geometry.js");
+        const out = [];
+        let seed = 7;
+        const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
+        const size = (points) => { const [l, t, r, b] = g.bounds(points); return [r - l, b - t]; };
+        for (let i = 0; i < 200; i++) {
+            const point = (_, k) => [50 + k * 120 + random() * 60, 100 + random() * 300];
+            const points = Array.from({ length: 2 + Math.floor(random() * 5) }, point);
+            const moved = g.movedWithin(points, (random() - 0.5) * 4000, (random() - 0.5) * 4000, 800, 500);
+            const rough = g.simplified(points, 50);
+            out.push({
+                on: g.nearestSegment(g.pointAt(points, random()), points).distance,
+                box: g.bounds(moved),
+                grown: Math.max(...size(moved).map((side, k) => Math.abs(side - size(points)[k]))),
+                kept: g.simplified(points, 0.001).length === points.length,
+                ends: rough[0] === points[0] && rough.at(-1) === points.at(-1),
+            });
+        }
+        return out; }"""
+    for one in modules.evaluate(script):
+        assert one["on"] < 1e-6
+        assert 0 <= one["box"][0] <= one["box"][2] <= 799
+        assert 0 <= one["box"][1] <= one["box"][3] <= 499
+        assert one["grown"] < 1e-6
+        assert one["kept"]
+        assert one["ends"]

@@ -1,0 +1,72 @@
+"""A server is killed at any moment: no acknowledged edit is lost, and after the start log and PAGE file agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from editing_help import in_file, same
+from serve_help import opened, page_with_lines
+
+from spikehtr.serve.page_files import PageFiles
+
+
+def killed(folder: Path, seed: int, seconds: float) -> list[tuple[int, str | None, str | None]]:
+    """What a process that edits acknowledged before it was killed."""
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), str(here.parents[1] / "src"), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        [sys.executable, str(here / "editing_process.py"), str(folder), str(seed)],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(seconds)
+    process.kill()
+    lines = process.stdout.read().split(b"\n")[:-1]  # what follows the last end of line was not said
+    process.stdout.close()
+    process.wait()
+    return [tuple(json.loads(line)) for line in lines]
+
+
+def check(folder: Path, acknowledged: list[tuple[int, str | None, str | None]]) -> None:
+    with opened(folder) as project:
+        page = project.page_ids()[0]
+        assert project.log.row("PRAGMA integrity_check")[0] == "ok"  # type: ignore[index]
+        assert project.log.last >= max(seq for seq, *_ in acknowledged)
+        assert project.log.replayed(page) == project.log.state(page)
+        named = {name for _, name, _ in acknowledged if name is not None}
+        versions = {name: project.log.texts_of_line(page, name, 10**6) for name in named}
+        texts = {(one["seq"], name): one["text"] for name, found in versions.items() for one in found}
+        assert all(texts[seq, name] == text for seq, name, text in acknowledged if name is not None)
+        files = PageFiles(project)
+        files.start()
+        files.stop()
+        assert project.row(page)["written"] == project.row(page)["seq"]
+        assert same(in_file(project, page), project.log.state(page))
+
+
+def kill_again_and_again(folder: Path, times: int, longest: float) -> int:
+    with opened(folder) as project:
+        page_with_lines(project)
+    rng, acknowledged = random.Random(0), []
+    for number in range(times):
+        acknowledged += killed(folder, number, rng.uniform(0.05, longest))
+    check(folder, acknowledged)
+    return len(acknowledged)
+
+
+def test_no_acknowledged_edit_is_lost_to_a_kill(tmp_path: Path) -> None:
+    assert kill_again_and_again(tmp_path, 1, 0.8) > 0
+
+
+@pytest.mark.slow
+def test_no_acknowledged_edit_is_lost_to_many_kills(tmp_path: Path) -> None:
+    assert kill_again_and_again(tmp_path, 10, 2.0) > 100
