@@ -231,5 +231,5 @@ def test_the_lines_that_stop_train_are_listed(place):
     assert listed["09.png"][0] == "error"
     assert "U+0071" in listed["09.png"][1]
     assert listed["00.png"][0] == "warning"  # nothing is chosen by a test line
-    assert found["stops_training"].startswith("1 validation lines hold characters that training never shows")
+    assert found["stops_training"].startswith("1 validation line holds characters that training never shows")
     assert found["ok"] is False

@@ -223,7 +223,7 @@ def test_validation_characters_that_training_never_shows(place, tmp_path):
     command = ["train", "-d", tmp_path / "data", "-c", place / "micro.yaml", "-o", tmp_path / "r"]
     done = run(*command)
     assert done.returncode == 2
-    assert "1 validation lines hold characters that training never shows: 'p' (U+0070)" in done.stderr
+    assert "1 validation line holds characters that training never shows: 'p' (U+0070)" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert run(*command, "--allow-unknown").returncode == 0
 

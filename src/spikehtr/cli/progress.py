@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Seconds of silence before a line is said within an epoch, where no bar is drawn: the first soon, later ones rarely.
 _QUIET = (30, 60, 120, 300, 600)
+_LOOK = 1.0  # seconds between two looks whether it is time for one
 
 
 @contextmanager
@@ -88,24 +89,37 @@ class TrainingProgress:
         self._loss = ""  # as last told
         self._said, self._lines = time.monotonic(), 0  # when the last line was said, and how many within epochs
         self._read = 0  # lines, before the first batch
-        self._begun = threading.Event()
+        self._doing = ""  # as last heard
 
     @contextmanager
-    def told_before_the_first_batch(self) -> Iterator[None]:
-        """Within the block a line is said now and then until there is something to tell; a batch may take minutes."""
+    def told_when_nothing_is_heard(self) -> Iterator[None]:
+        """Within the block a line is said even while nothing comes to an end: a batch may take minutes."""
+        ended = threading.Event()
 
-        def wait() -> None:
-            for seconds in _QUIET:
-                if self._begun.wait(seconds):
-                    return
-                read = f" ({self._read} lines read so far)" if self._read else ""
-                self._say(f"the first batch is not done yet{read}: after it speed and time left are told")
+        def watch() -> None:
+            while not ended.wait(_LOOK):
+                if self._is_silent():
+                    self._tell_silence()
 
-        threading.Thread(target=wait, daemon=True).start()
+        threading.Thread(target=watch, daemon=True).start()
         try:
             yield
         finally:
-            self._begun.set()
+            ended.set()
+
+    def _is_silent(self) -> bool:
+        return time.monotonic() - self._said >= _QUIET[min(self._lines, len(_QUIET) - 1)]
+
+    def _say_now(self, line: str) -> None:
+        self._said, self._lines = time.monotonic(), self._lines + 1
+        self._say(line)
+
+    def _tell_silence(self) -> None:
+        if self._doing:
+            self._say_now(f"{self._doing}; the next batch is still being computed")
+        else:
+            read = f" ({self._read} lines read so far)" if self._read else ""
+            self._say_now(f"the first batch is not done yet{read}: after it speed and time left are told")
 
     def reading(self, lines: int) -> None:
         self._read = lines
@@ -113,7 +127,6 @@ class TrainingProgress:
             self._bar(0.0, f"reading lines, {lines} so far")
 
     def tell(self, told: LogEntry) -> None:
-        self._begun.set()
         self._loss = f"loss {told.values['loss']:.4f}"
         if told.epoch_ended:
             cer = "" if told.cer is None else f", validation CER {told.cer:.2%}{' (best)' if told.best else ''}"
@@ -122,16 +135,15 @@ class TrainingProgress:
             self._said = time.monotonic()
 
     def beat(self, pulse: RunProgress) -> None:
-        self._begun.set()
         what = "validating" if pulse.validating else f"epoch {pulse.epoch}"
         what += f", {pulse.done} of {pulse.of} {'lines' if pulse.validating else 'batches'}"
+        self._doing = what
         left = f", about {spoken(_left(pulse))} left" if pulse.progress else ""
         if self._bar is not None:
             loss = f", {self._loss}" if self._loss and not pulse.validating else ""
             self._bar(pulse.progress, f"{what}{loss}, {_speed(pulse.lines_per_second)}{left}")
-        elif time.monotonic() - self._said >= _QUIET[min(self._lines, len(_QUIET) - 1)]:
-            self._say(f"{what}: {_speed(pulse.lines_per_second)}{left}")
-            self._said, self._lines = time.monotonic(), self._lines + 1
+        elif self._is_silent():
+            self._say_now(f"{what}: {_speed(pulse.lines_per_second)}{left}")
 
 
 @contextmanager
@@ -143,7 +155,7 @@ def training_progress(say: Callable[[str], None]) -> Iterator[TrainingProgress]:
     console = Console(stderr=True)
     if not console.is_terminal:
         shown = TrainingProgress(say, None)
-        with shown.told_before_the_first_batch():
+        with shown.told_when_nothing_is_heard():
             yield shown
         return
     # The time left is ours: rich forgets steps that are more than half a minute ago, and a step may take longer.

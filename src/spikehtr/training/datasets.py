@@ -167,7 +167,9 @@ def _check_unknown(store: LineStore, rows: Indices, charset: Charset, remarks: l
     unknown, lines = _unknown(store, rows, charset)
     if not unknown:
         return
-    found = f"{int(lines.sum())} validation lines hold characters that training never shows: {_some(unknown)}"
+    number = int(lines.sum())
+    which = "1 validation line holds" if number == 1 else f"{number} validation lines hold"
+    found = f"{which} characters that training never shows: {_some(unknown)}"
     if not allow_unknown:
         before = "".join(f" ({remark})" for remark in remarks)  # lines left out may be the reason
         raise SpikeHTRError(f"{found}; mend their texts, or count them as errors with --allow-unknown{before}")
