@@ -1,4 +1,4 @@
-"""The files of docs/cluster: their syntax, and that their commands are commands of ours."""
+"""The files of docs/how-to/cluster: their syntax, and that their commands are commands of ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from spikehtr.cli import app
 
-FOLDER = Path(__file__).parents[2] / "docs" / "cluster"
+FOLDER = Path(__file__).parents[2] / "docs" / "how-to" / "cluster"
 COMMAND = re.compile(r"spikehtr (transcribe|bulk|train) ([^\n]*)")
 
 
@@ -52,7 +52,7 @@ def test_the_kubernetes_file_is_a_ray_job_of_our_version_of_ray() -> None:
     (job,) = yaml.safe_load_all((FOLDER / "kuberay.yaml").read_text(encoding="utf-8"))
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     cluster = job["spec"]["rayClusterSpec"]
-    constraints = (FOLDER.parents[1] / "constraints.txt").read_text(encoding="utf-8")
+    constraints = (FOLDER.parents[2] / "constraints.txt").read_text(encoding="utf-8")
     assert f"ray=={cluster['rayVersion']}\n" in constraints
     pods = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
     for pod in pods:
