@@ -50,7 +50,8 @@ def curve(place, name):
         return [{key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize("launcher", ["--devices", pytest.param("torchrun", marks=pytest.mark.slow)])
+@pytest.mark.slow  # gradients of two processes: test_nodes.py
+@pytest.mark.parametrize("launcher", ["--devices", "torchrun"])
 def test_two_processes_give_the_loss_curve_of_one(place, launcher):
     if launcher == "torchrun":
         runner = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "spikehtr"]

@@ -14,7 +14,6 @@ import typer
 
 from spikehtr.cli import options
 from spikehtr.cli.progress import training_progress
-from spikehtr.config.presets import CPU_BATCH
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -180,6 +179,7 @@ def settings(
 def _suited_batch(config: Config, device: str, resumed: Path | None) -> int | None:
     """The size of batches to take instead of a preset's, if any: a run keeps what it was begun with, on any device."""
     from spikehtr.config import Config as Settings
+    from spikehtr.config.presets import CPU_BATCH
     from spikehtr.training.job import SETTINGS
 
     if resumed and (resumed / SETTINGS).is_file():

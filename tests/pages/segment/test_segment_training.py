@@ -136,6 +136,7 @@ def test_a_file_of_the_whole_network_in_16_bits_is_small_and_says_the_same(tmp_p
             assert (one - other).abs().max() < 0.02 * one.abs().max()
 
 
+@pytest.mark.slow  # of several sizes
 def test_onnx_says_what_torch_says_at_every_size(tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
     pytest.importorskip("onnxscript", reason="needs the extra `export`")
