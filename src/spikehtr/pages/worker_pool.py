@@ -1,7 +1,8 @@
 """Processes that work on pages: one that dies costs the page it had in hand, and no other.
 
 Each worker is a Python of its own at the other end of a pair of sockets, so the caller needs no `__main__` guard, what
-a worker loads is only what its tasks import, and it ends when the caller is gone, however that ended.
+a worker loads is only what its tasks import, and it ends when the caller is gone, however that ended. What is pickled
+goes between the two over that pair alone, never to or from a file.
 """
 
 from __future__ import annotations
