@@ -63,7 +63,7 @@ COARSE = {"encoder__stem_stride": [4, 2], "encoder__strides": [[1, 1], [2, 2], [
 PARTS = {
     "start on a coarse grid": (start, COARSE | {"timesteps": 1}, (None, 1, 32, 0), 4),
     "body": (body, {"timesteps": 1, "encoder__pw1_burst": 3}, (1, None, 8, 8, 0), 4),
-    "mixer": (mix, {"mixer__blocks": ["QK", "LK"], "mixer__burst": 3}, (2, None, 0, 32), 1),
+    "mixer": (mix, {"mixer__blocks": ["QK", "LK", "SR"], "mixer__burst": 3}, (2, None, 0, 32), 1),
     "merge-only": (reduce, {"reducer__mode": "merge-only"}, (2, None, 0, 32), 1),
     "blanks": (reduce_blanks, {"reducer__gamma": 0.4}, (2, None, 0, 32), 1),
     "prune-only": (reduce, {"reducer__mode": "prune-only"}, (2, None, 0, 32), 1),

@@ -30,7 +30,7 @@ VARIANTS = {
     "T=1, bursts": {"timesteps": 1, "encoder__pw1_burst": 4, "mixer__burst": 3, "lif__burst_step": 0.25},
     "T=1, bursts of integrators": {"timesteps": 1, "lif__decay": 1.0, "encoder__spikes_first": True, "mixer__burst": 2},
     "read": {"encoder__neurons": "read", "mixer__neurons": "read", "mixer__blocks": ["LA", "QK", "LK"]},
-    "alone": {"encoder__neurons": "read", "mixer__neurons": "alone", "mixer__blocks": ["LK", "LK"]},
+    "alone": {"encoder__neurons": "read", "mixer__neurons": "alone", "mixer__blocks": ["LK", "SR"]},
     "coarse grey ttfs": {
         "encoder__stem_stride": [4, 2],
         "encoder__strides": [[1, 1], [2, 2], [2, 1]],

@@ -48,6 +48,7 @@ VARIANTS = {
     "all-LA": {"mixer__layout": "all-LA"},
     "all-QK": {"mixer__layout": "all-QK"},
     "all-LK": {"mixer__layout": "all-LK"},
+    "all-SR": {"mixer__layout": "all-SR"},
     "ann-isomorphic": {"neuron": "gelu", "timesteps": 1},
     "ann-pure": {"neuron": "gelu", "timesteps": 1, "entry": "repeat", "encoder__bypass": False},
     "grey": {"in_channels": 1},

@@ -1,5 +1,7 @@
 """The whole network on the fast path against the reference: outputs and the gradient of every parameter."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -49,10 +51,16 @@ def assert_parity(net, images, widths, monkeypatch, tolerance):
     assert torch.allclose(plain.logits, quick.logits, atol=1e-3)
     assert expected.keys() == found.keys()
     whole = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
+    off = {}
     for name, gradient in expected.items():
         # What all but cancels has no digits left: in fp32 the reference's own may be percents off.
         error = (gradient - found[name]).norm() / gradient.norm().clamp(min=1e-5 * whole)
-        assert error <= tolerance, f"{name}: {error:.1e}"
+        if error > tolerance:
+            off[name] = float(error)
+    if off:  # a sum that cancels in fp32, such as a single number's gradient: then neither is nearer to the exact one
+        _, exact = answers(copy.deepcopy(net).double(), images.double(), widths, monkeypatch, "reference")
+        nearer = [n for n in off if (found[n] - exact[n]).norm() <= 3 * (expected[n] - exact[n]).norm()]
+        assert nearer == list(off), {name: f"{error:.1e}" for name, error in off.items()}
 
 
 @pytest.mark.parametrize(("steps", "neuron", "entry"), [(2, "lif", "inkcoder"), (1, "gelu", "repeat")])
@@ -79,7 +87,7 @@ def test_outputs_and_every_gradient_on_a_coarse_grid(first, burst, monkeypatch):
 )
 def test_outputs_and_every_gradient_without_neurons_that_nobody_reads(neuron, mixer, monkeypatch):
     read = {"encoder__neurons": "read", "mixer__neurons": mixer, "encoder__pw1_burst": 2, "neuron": neuron}
-    still = {"mixer__blocks": ["LK", "QK"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
+    still = {"mixer__blocks": ["LK", "QK", "SR"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
     net = build(micro(**SMALL | read | still)).train()
     images = torch.rand(2, 1, 4, 6, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     assert_parity(net, images, torch.tensor([6, 3]), monkeypatch, 1e-3)

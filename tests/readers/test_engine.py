@@ -63,6 +63,8 @@ VARIANTS = {
     },
     "alone, bursts": {"mixer__neurons": "alone", "mixer__blocks": ("LK",), "mixer__burst": 3},
     "mixers": {"mixer__blocks": ("LA", "QK", "LK"), "mixer__lk_expansion": 1.25},
+    "recurrence": {"mixer__blocks": ("SR", "LK")},
+    "recurrence, bursts": {"timesteps": 1, "mixer__neurons": "alone", "mixer__blocks": ("SR",), "mixer__burst": 3},
     "merge only": {"reducer__mode": "merge-only", "reducer__tau": 1e-4},
     "prune only": {"reducer__mode": "prune-only", "reducer__eta": 9.0, "reducer__gamma": 0.3, "reducer__tau": 1e-4},
     "no reduction": {"reducer__mode": "none"},

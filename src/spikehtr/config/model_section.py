@@ -24,6 +24,7 @@ TOKEN_OPERATORS = {  # of the mixer, by their letters: module and class, importe
     "LA": ("spikehtr.model.mixer", "LinearAttention"),
     "QK": ("spikehtr.model.mixer", "QKMix"),
     "LK": ("spikehtr.model.mixer", "LargeKernel"),
+    "SR": ("spikehtr.model.recurrence", "SpikingRecurrence"),
 }
 _LAYOUTS = ("auto", *(f"all-{letters}" for letters in TOKEN_OPERATORS))
 

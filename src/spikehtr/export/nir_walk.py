@@ -18,6 +18,7 @@ from spikehtr.model.encoder import ConvMix2d, DualResolutionFusion, Encoder, Hei
 from spikehtr.model.lif import MultiStepLIF
 from spikehtr.model.masking import MaskedGroupNorm, TokenNorm
 from spikehtr.model.mixer import Branch, LargeKernel, LinearAttention, MixerBlock, QKMix, SpikingLinear, SpikingMLP
+from spikehtr.model.recurrence import SpikingRecurrence
 from spikehtr.model.spike_htr import CTCHead, Positions, SpikeHTR, TemporalFusion
 
 
@@ -220,6 +221,18 @@ def _operator(plan: NirBuilder, name: str, operator: Branch, x: str, length: int
         y = plan.host(f"{name}.passed", "pass_keys", [qk], dim, heads=operator.heads)
         y = plan.part(y, (f"{name}.out.linear", plan.linear(operator.out.linear)))
         return plan.host(f"{name}.scaled", "scale_by_sigmoid", [y, gate], dim)
+    if isinstance(operator, SpikingRecurrence):
+        driven = plan.part(x, (f"{name}.inp", plan.linear(operator.inp)))
+        u = _token_norm(
+            plan, f"{name}.state_norm", operator.state_norm, plan.host(f"{name}.state", "leaky_scan", [driven], dim)
+        )
+        return _fires(
+            plan,
+            f"{name}.state_neuron",
+            operator.state_neuron,
+            u,
+            (f"{name}.out.linear", plan.linear(operator.out.linear)),
+        )
     if not isinstance(operator, LargeKernel):
         raise SpikeHTRError(f"{name} is a {type(operator).__name__}, which the NIR export cannot describe yet")
     uvg = plan.part(x, (f"{name}.inp", plan.linear(operator.inp)))

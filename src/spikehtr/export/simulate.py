@@ -270,11 +270,27 @@ def blend(p: Parameters, value: Tensor, gate: Tensor, fired: Tensor) -> Tensor:
     return value + torch.sigmoid(gate) * (fired - value)
 
 
+def leaky_scan(p: Parameters, driven: Tensor) -> Tensor:
+    """The last axis holds values v, then leaks; f = sigmoid(leak). Along the tokens u_i = f_i u_(i-1) + (1 - f_i) v_i,
+    from 0: the first half (rounded down) of the channels from the first token to the last, the others from the last to
+    the first."""
+    value, leak = driven.chunk(2, -1)
+    kept, half = torch.sigmoid(leak), value.shape[-1] // 2
+    u, behind = torch.zeros_like(value), torch.arange(value.shape[-1]) >= half
+    membrane = torch.zeros_like(value[:, 0])
+    for i in range(value.shape[1]):
+        place = torch.where(behind, value.shape[1] - 1 - i, i)  # of each channel
+        at = (slice(None), place, torch.arange(len(place)))
+        membrane = kept[at] * membrane + (1 - kept[at]) * value[at]
+        u[at] = membrane
+    return u
+
+
 OPERATIONS: dict[str, Callable[..., Tensor]] = {
     f.__name__: f
     for f in (
         *(inkcoder_gates, repeat_gates, poisson_gates, ttfs_gates, mean_pool, inject, silu, group_norm, mix_maximum),
         *(gated_sum, turn, attend_height, nudge_height, position_share, time_sum, reduce, layer_norm, matched_mean),
-        *(pass_keys, scale_by_sigmoid, third, blend),
+        *(pass_keys, scale_by_sigmoid, third, blend, leaky_scan),
     )
 } | {"sum": total}

@@ -7,7 +7,7 @@ module or a configuration.
 
 from spikehtr.ops.dispatch import dispatched, reference, reference_asked, uses_triton, using
 from spikehtr.ops.masks import at_least_fp32, column_mask, shrink, valid_mask
-from spikehtr.ops.plain import ctc, ink, maps, neuron, tokens
+from spikehtr.ops.plain import ctc, ink, maps, neuron, scan, tokens
 from spikehtr.ops.plain.ink import InkMaps, ink_maps
 from spikehtr.ops.settings import GELU, LIF, NONE, SILU, Ink, Neuron, Norm, Tap
 
@@ -24,6 +24,7 @@ height_pool = dispatched(maps.height_pool)
 ink_evidence = dispatched(ink.ink_evidence)
 inject = dispatched(maps.inject)
 interpolate = dispatched(tokens.interpolate)
+leaky_scan = dispatched(scan.leaky_scan)
 linear = dispatched(tokens.linear)
 matched_mean = dispatched(tokens.matched_mean)
 norm_neuron = dispatched(maps.norm_neuron)
@@ -58,6 +59,7 @@ __all__ = [
     "ink_evidence",
     "ink_maps",
     "interpolate",
+    "leaky_scan",
     "linear",
     "matched_mean",
     "norm_neuron",

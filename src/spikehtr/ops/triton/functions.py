@@ -15,7 +15,15 @@ from torch import Tensor
 
 from spikehtr.ops.masks import at_least_fp32
 from spikehtr.ops.settings import Ink, Neuron, Norm
-from spikehtr.ops.triton import attention_op, depthwise_op, evidence, groupnorm_op, inject_op, tokennorm_op
+from spikehtr.ops.triton import (
+    attention_op,
+    depthwise_op,
+    evidence,
+    groupnorm_op,
+    inject_op,
+    scan_op,
+    tokennorm_op,
+)
 from spikehtr.ops.triton import downmix as downmix_op
 from spikehtr.ops.triton.addup import add_rows
 from spikehtr.ops.triton.ctc import ctc_costs
@@ -179,6 +187,10 @@ def pass_keys(qk: Tensor, heads: int, neuron: Neuron) -> Tensor:
     return attention_op.gate(qk, heads, neuron, result_dtype(qk))
 
 
+def leaky_scan(driven: Tensor, mask: Tensor) -> Tensor:
+    return scan_op.leaky_scan(driven, mask, result_dtype(driven))
+
+
 def interpolate(table: Tensor, place: Tensor) -> Tensor:
     """As a matrix product: its gradient is one too, where a lookup's is a scatter of the whole batch into the table."""
     share = (1 - (place[..., None] - torch.arange(len(table), device=place.device)).abs()).clamp(min=0)  # [B, L, size]
@@ -200,6 +212,7 @@ __all__ = [
     "inject",
     "ink_evidence",
     "interpolate",
+    "leaky_scan",
     "linear",
     "matched_mean",
     "norm_neuron",

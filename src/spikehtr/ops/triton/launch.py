@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -42,9 +43,8 @@ def compile_together(work: Callable[[], object], device: torch.device) -> int:
         _waiting = None
 
     def make(compiled: Callable[[], object]) -> None:
-        if device.type == "cuda":
-            torch.cuda.set_device(device)  # of this thread
-        compiled()
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():  # of this thread
+            compiled()
 
     with ThreadPoolExecutor(os.cpu_count()) as workers:
         list(workers.map(make, found))

@@ -59,6 +59,7 @@ TokenFire = _structure(
     "eps decay threshold burst_step",
 )
 Attention = _structure("Attention", "qkv out", "steps length heads depth")
+LeakyScan = _structure("LeakyScan", "driven out", "steps length channels")
 Elementwise = _structure("Elementwise", "a b c out half", "kind rows channels heads lda")
 Ink = _structure(
     "Ink",
@@ -83,6 +84,7 @@ _CALLS = {
     "token_fire": TokenFire,
     "attention": Attention,
     "elementwise": Elementwise,
+    "leaky_scan": LeakyScan,
     "ink": Ink,
     "stem": Stem,
     "beam": Beam,

@@ -8,6 +8,7 @@ from torch import nn
 
 from spikehtr.model.masking import TokenNorm
 from spikehtr.model.mixer import Branch, LargeKernel, LinearAttention, MixerBlock, QKMix, SpikingMLP
+from spikehtr.model.recurrence import SpikingRecurrence
 from spikehtr.readers.cpu.layers import Layer, Map, Products, array, pointer
 from spikehtr.readers.cpu.library import COPY, GATE_KEYS, LARGE_KERNEL, SCALE, TILES
 from spikehtr.readers.cpu.operations import NeuronConstants, depthwise, elementwise
@@ -151,6 +152,32 @@ class LargeKernelRun(BranchRun):
         return run.product(self.last, y, "gate")[0]
 
 
+class RecurrenceRun(BranchRun):
+    def __init__(self, name: str, module: SpikingRecurrence) -> None:
+        super().__init__(name, module)
+        self.inp = Layer.of(f"{name}.inp", module.inp)
+        self.state_fire = TokenFire(module.state_norm, module.state_neuron)
+        self.last.spikes = True
+
+    def layers(self) -> list[Layer]:
+        return [self.inp, self.last]
+
+    def drive(self, run: Products, x: Map) -> Map:
+        driven, _ = run.product(self.inp, self._normed(run, x, self.inp), "raw")
+        u = run.map("u", _shape(x))
+        run.call(
+            "leaky_scan",
+            driven=pointer(driven.dense),
+            out=pointer(u.dense),
+            steps=x.steps,
+            length=x.width,
+            channels=x.channels,
+        )
+        burst = self.state_fire.neuron.burst
+        spikes = self.state_fire(run, u, run.map("spikes", _shape(x), self.last, dense=False, burst=burst))
+        return run.product(self.last, spikes, "gate")[0]
+
+
 class MLPRun(BranchRun):
     def __init__(self, name: str, module: SpikingMLP) -> None:
         super().__init__(name, module)
@@ -169,7 +196,7 @@ class MLPRun(BranchRun):
         return run.product(self.last, spikes, "gate")[0]
 
 
-OPERATOR_RUNS = {"LA": AttentionRun, "QK": QKRun, "LK": LargeKernelRun}
+OPERATOR_RUNS = {"LA": AttentionRun, "QK": QKRun, "LK": LargeKernelRun, "SR": RecurrenceRun}
 
 
 class BlockRun:

@@ -94,6 +94,40 @@ CLONES static void attention_task(const void *arg, int task) {
 ENDS(attention, depth)
 API void spikehtr_attention(const struct attention *a) { run_tasks(attention_task, a, a->steps * a->heads); }
 
+/* --- leaky scan: u_i = f_i u_{i-1} + (1 - f_i) v_i, f = sigmoid(leak), half of the channels from either end ------- */
+
+struct leaky_scan {
+    const float *driven; /* [T, L, 2, C]: values, leaks */
+    float *out; /* [T, L, C] */
+    int steps, length, channels;
+};
+
+enum { LANES = 64 }; /* a task's channels */
+INLINE int lane_blocks(int channels) { return (channels + LANES - 1) / LANES; }
+
+CLONES static void leaky_scan_task(const void *arg, int task) {
+    const struct leaky_scan *s = arg;
+    int half = s->channels / 2, blocks = lane_blocks(s->channels - half);
+    int t = task / (2 * blocks), behind = task / blocks % 2;
+    int first = (behind ? half : 0) + task % blocks * LANES, n = least((behind ? s->channels : half) - first, LANES);
+    float membrane[LANES] = {0};
+    for (int i = 0; i < s->length && n > 0; i++) {
+        size_t row = (size_t)t * s->length + (behind ? s->length - 1 - i : i);
+        const float *v = s->driven + row * 2 * s->channels + first, *leak = v + s->channels;
+        float *out = s->out + row * s->channels + first;
+        EACH (int c = 0; c < n; c++) {
+            float f = sigmoid(leak[c]);
+            membrane[c] = f * membrane[c] + (1.0f - f) * v[c];
+            out[c] = membrane[c];
+        }
+    }
+}
+
+ENDS(leaky_scan, channels)
+API void spikehtr_leaky_scan(const struct leaky_scan *s) {
+    run_tasks(leaky_scan_task, s, s->steps * 2 * lane_blocks(s->channels - s->channels / 2));
+}
+
 /* --- elementwise, over n numbers shared out in parts ------------------------------------------------------------- */
 
 enum { GATE_KEYS, SCALE, LARGE_KERNEL, NUDGE, COPY };
