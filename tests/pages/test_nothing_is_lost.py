@@ -23,9 +23,10 @@ from hypothesis import HealthCheck, currently_in_test_context, event, given, set
 from hypothesis import strategies as st
 from PIL import Image
 
-from spikehtr.pages.inputs import PageJob, find_sources
+from spikehtr.pages.inputs import find_sources
 from spikehtr.pages.origins import FILE, SUFFIX, Format
 from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_source import PageJob
 from spikehtr.pages.page_stages import PageResult
 from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
