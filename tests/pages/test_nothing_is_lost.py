@@ -331,7 +331,7 @@ def test_no_sequence_loses_an_edit(sequence: list[tuple[Any, ...]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of this process")
-@settings(max_examples=1500, suppress_health_check=QUIET)
+@settings(max_examples=300, suppress_health_check=QUIET)
 @given(sequences(6, 20))
 def test_none_of_many_sequences_loses_an_edit(sequence: list[tuple[Any, ...]]) -> None:
     never_lost(sequence)
