@@ -22,10 +22,11 @@ from spikehtr.bulk.stages import OpenPages, ReadLines, Rows, Settings, finish_ro
 from spikehtr.bulk.unpack import unpack
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import ClientOptions
-from spikehtr.pages.inputs import ResultNames, find_sources
+from spikehtr.pages.inputs import find_sources
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions
 from spikehtr.pages.read_pages import read_pages
+from spikehtr.pages.result_names import ResultNames
 from spikehtr.results import Page
 
 SETTINGS = Settings(StubReader, FITTING, options(), PageFormat("page"), ClientOptions())

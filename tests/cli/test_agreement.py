@@ -151,12 +151,6 @@ def validation_that_the_model_cannot_write(place):
     return ["lines", "--from", "old.safetensors"]
 
 
-def a_teacher_of_other_characters(place):
-    add(place / "lines")
-    model(place, "abc")
-    return ["lines", "--teacher", "old.safetensors"]
-
-
 def an_unknown_charset(place):
     add(place / "lines")
     return ["lines", "--charset", "keep"]
@@ -181,7 +175,6 @@ BAD = (
     straightened_store,
     nothing_that_the_model_can_write,
     validation_that_the_model_cannot_write,
-    a_teacher_of_other_characters,
     an_unknown_charset,
 )
 

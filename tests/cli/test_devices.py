@@ -1,40 +1,27 @@
 """Training on several devices, here two processes on the CPU (gloo): the same run as on one."""
 
-import csv
 import os
 import signal
 import time
 
 import pytest
-from cli_help import LOADER, SETTINGS, run, start
+from cli_help import LOADER, REPEATABLE, SETTINGS, curve, drawn_words, run, start
 from safetensors.torch import load_file
 
-from spikehtr.assets import FONTS
 from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
-from spikehtr.data.synth import synthesise
 
 STEPS = 8
 # A batch of all 27 lines: an epoch is a step, so each is in the log, and two processes cannot share it evenly.
-# Random masks and augmentation are drawn by each process for itself, so they are off. In fp64, since in fp32 the last
-# digit, which depends on the order of sums, decides spikes at the threshold.
-SAME = {
-    "training.batch_size": 27,
-    "training.precision": "fp64",
-    "training.learning_rate": 5e-3,
-    "model.height": 16,
-    "data.augment.probability": 0.0,
-    "model.mixer.dropout": 0.0,
-    "model.mixer.drop_path": 0.0,
-}
+BATCH = {"training.batch_size": 27}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("devices")
-    synthesise(["ink", "pen", "nib", "pine", "kin", "bin", "epic", "nice"], FONTS, 30, folder / "made", height=16)
+    drawn_words(folder / "made", 16)
     compile_store([folder / "made"], folder / "lines.arrow", height=16)
-    Config().with_overrides(SETTINGS | SAME).save(folder / "micro.yaml")
+    Config().with_overrides(SETTINGS | REPEATABLE | BATCH).save(folder / "micro.yaml")
     done = run(*command(folder, "one"))
     assert done.returncode == 0, done.stderr
     return folder
@@ -43,11 +30,6 @@ def place(tmp_path_factory):
 def command(place, name, *more):
     data = ["-d", place / "lines.arrow", "-c", place / "micro.yaml"]
     return ["train", *data, "-o", place / name, "--max-steps", STEPS, *more]
-
-
-def curve(place, name):
-    with (place / name / "log.csv").open() as file:
-        return [{key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
 
 
 @pytest.mark.slow  # gradients of two processes: test_nodes.py
@@ -60,7 +42,7 @@ def test_two_processes_give_the_loss_curve_of_one(place, launcher):
         process = start("spikehtr", *command(place, launcher, "--devices", 2))
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
-    one, two = curve(place, "one"), curve(place, launcher)
+    one, two = curve(place / "one"), curve(place / launcher)
     assert len(one) == len(two) == STEPS
     for a, b in zip(one, two, strict=True):
         for name in ("loss", "ctc", "aux", "kl", "gradient", "validation_cer", "learning_rate"):
@@ -84,7 +66,7 @@ def test_ctrl_c_stops_all_processes_and_the_run_goes_on_on_one(place):
     assert process.returncode in (0, 1), errors  # 0 where it was done before the signal came
     again = run(*command(place, "stopped", "--resume", *LOADER))
     assert again.returncode == 0, again.stderr
-    one, stopped = curve(place, "one"), curve(place, "stopped")
+    one, stopped = curve(place / "one"), curve(place / "stopped")
     assert [row["step"] for row in stopped] == [row["step"] for row in one]
     assert stopped[-1]["loss"] == pytest.approx(one[-1]["loss"], rel=1e-4)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import signal
 import socket
@@ -12,36 +11,26 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_help import SETTINGS
+from cli_help import REPEATABLE, SETTINGS, curve, drawn_words
 from safetensors.torch import load_file
 
-from spikehtr.assets import FONTS
 from spikehtr.config import Config
 from spikehtr.data.compiling import compile_store
-from spikehtr.data.synth import synthesise
 from spikehtr.errors import SpikeHTRError
+from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.devices import Layout, layout
 
 GRADIENTS = Path(__file__).parents[1] / "training" / "gradients_help.py"
 STEPS = 6
-SAME = {
-    "training.batch_size": 9,
-    "training.precision": "fp64",
-    "training.learning_rate": 5e-3,
-    "model.height": 16,
-    "data.augment.probability": 0.0,
-    "model.mixer.dropout": 0.0,
-    "model.mixer.drop_path": 0.0,
-}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("nodes")
-    synthesise(["ink", "pen", "nib", "pine", "kin", "bin", "epic", "nice"], FONTS, 30, folder / "made", height=24)
+    drawn_words(folder / "made", 24)
     compile_store([folder / "made"], folder / "lines.arrow", height=24)
     compile_store([folder / "made"], folder / "low.arrow", height=16)
-    Config().with_overrides(SETTINGS | SAME).save(folder / "micro.yaml")
+    Config().with_overrides(SETTINGS | REPEATABLE | {"training.batch_size": 9}).save(folder / "micro.yaml")
     return folder
 
 
@@ -74,17 +63,20 @@ def ended(processes: list[subprocess.Popen[str]]) -> list[str]:
 
 def train(place: Path, name: str, *more: object) -> list[object]:
     data = ["-d", place / "low.arrow", "-c", place / "micro.yaml"]
-    return ["-m", "spikehtr", "train", *data, "-o", place / name, "--max-steps", STEPS, *more]
+    limits = ["--max-steps", STEPS, "--save-every", 1]  # a row of the log and a checkpoint for each step
+    return ["-m", "spikehtr", "train", *data, "-o", place / name, *limits, *more]
 
 
-def curve(place: Path, name: str) -> list[dict[str, float]]:
-    with (place / name / "log.csv").open() as file:
-        return [{key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
+def on_two_nodes(place: Path) -> str:
+    """The run that the others are compared with, made once."""
+    if not (place / "two").exists():
+        ended(on_nodes(*train(place, "two", "--nodes", 2)))
+    return "two"
 
 
 def assert_same(place: Path, one: str, other: str) -> None:
-    rows, others = curve(place, one), curve(place, other)
-    assert [row["step"] for row in rows] == [row["step"] for row in others]
+    rows, others = curve(place / one), curve(place / other)
+    assert [row["step"] for row in rows] == [row["step"] for row in others] == [*range(1, STEPS + 1)]
     for a, b in zip(rows, others, strict=True):
         for name in ("loss", "ctc", "aux", "kl", "gradient", "learning_rate"):
             assert a[name] == pytest.approx(b[name], rel=1e-4, abs=1e-6), (name, a["step"])
@@ -107,7 +99,7 @@ def test_two_nodes_give_the_loss_curve_of_one(launcher: str, place: Path) -> Non
     if not (place / "one").exists():
         subprocess.run([sys.executable, *map(str, train(place, "one"))], check=True, timeout=300)
     if launcher == "lightning":
-        ended(on_nodes(*train(place, launcher, "--nodes", 2)))
+        launcher = on_two_nodes(place)
     else:
         port = free_port()
         runner = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
@@ -131,16 +123,14 @@ def test_two_nodes_give_the_loss_curve_of_one(launcher: str, place: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_run_goes_on_after_one_of_its_processes_was_killed(killed: int, place: Path) -> None:
-    whole, name = "whole", f"killed{killed}"
-    if not (place / whole).exists():
-        ended(on_nodes(*train(place, whole, "--nodes", 2)))
-    nodes = on_nodes(*train(place, name, "--nodes", 2, "--save-every", 1))
-    log, deadline = place / name / "log.csv", time.monotonic() + 200
-    while not (log.exists() and len(log.read_text().splitlines()) > 1) and nodes[killed].poll() is None:
+    whole, name = on_two_nodes(place), f"killed{killed}"
+    nodes = on_nodes(*train(place, name, "--nodes", 2))
+    deadline = time.monotonic() + 200
+    while not has_checkpoint(place / name) and nodes[killed].poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.005)
     nodes[killed].send_signal(signal.SIGKILL)
-    said = nodes[1 - killed].communicate(timeout=100)[1]
+    said = nodes[1 - killed].communicate(timeout=300)[1]
     assert "Traceback" not in said, said
     if nodes[1 - killed].returncode != 0:  # it may have been done before
         assert "another process of this run is gone" in said or killed == 0

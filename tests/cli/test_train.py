@@ -183,16 +183,13 @@ def test_fine_tuning_has_a_length_and_a_rate_of_its_own(place, tuned, tmp_path):
     assert load_model(tmp_path / "b" / "best.safetensors").config.training.epochs == 7
 
 
-def test_hand_over_to_another_neuron_with_a_teacher(place, tuned, tmp_path):
+def test_hand_over_to_another_neuron(place, tuned, tmp_path):
     changes = ("-s", "model.neuron=gelu", "-s", "model.encoder.dual_resolution=false", "-s", "training.epochs=1")
-    teaching = ("--from", tuned, "--teacher", tuned, "--teacher-weight", "0.5")
-    done = run("train", "-d", place / "lines.arrow", "-o", tmp_path / "r", *teaching, *changes)
+    done = run("train", "-d", place / "lines.arrow", "-o", tmp_path / "r", "--from", tuned, *changes)
     assert done.returncode == 0, done.stderr
     assert "of the network's weights are those of the start; fresh: none" in done.stdout
     model = load_model(tmp_path / "r" / "best.safetensors")
-    assert (model.config.model.neuron, model.config.training.teacher_weight) == ("gelu", 0.5)
-    assert model.notes["teacher"] == "best.safetensors"
-    assert read_log(tmp_path / "r")[-1]["teacher"] > 0
+    assert (model.config.model.neuron, model.notes["started_from"]) == ("gelu", "best.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -250,8 +247,6 @@ def test_resuming_with_another_configuration(place, tmp_path):
         (["train", "-d", ".", "-o", "r", "-p", "huge"], "no preset"),
         (["train", "-o", "r"], "--data"),
         (["train", "-o", "r", "--resume"], "r holds no run to go on with"),
-        (["train", "-d", ".", "-o", "r", "--teacher", "none.safetensors"], "none.safetensors: no such file"),
-        (["train", "-d", ".", "-o", "r", "--teacher-weight", "2"], "--teacher MODEL"),
         (["train", "-d", ".", "-o", "a-file/r"], "a-file/r: cannot be written"),
         (["train", "-d", ".", "-o", "r", "--device", "cuda"], "a GPU was asked for and none is here"),
         (["train", "-d", ".", "-o", "r", "--max-steps", "9", "--max-minutes", "1"], "give one of them"),

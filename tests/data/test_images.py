@@ -17,7 +17,7 @@ from spikehtr.data.compiling import compile_store
 from spikehtr.data.geometry import cut_line, fit_line, paper_level
 from spikehtr.data.images import ImageError, image_size, line_image, load_line, open_gray
 from spikehtr.data.samples import Sample
-from spikehtr.pages.inputs import Source, load_page
+from spikehtr.pages.page_source import Source, load_page
 
 
 def bomb(path, side=50_000):

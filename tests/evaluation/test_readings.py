@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.readings import are_readings, evaluate_readings, load_readings
+from spikehtr.evaluation.reading_files import are_readings, load_readings
+from spikehtr.evaluation.readings import evaluate_readings
 from spikehtr.evaluation.write_report import write_table
 from spikehtr.text import normalise
 

@@ -14,9 +14,8 @@ from spikehtr import SpikeHTR
 from spikehtr.config import Config
 from spikehtr.data.batching import Batch
 from spikehtr.readers.cuda_graphs import CudaGraphReader
-from spikehtr.training.losses import distillation
+from spikehtr.training.losses import symmetric_kl
 from spikehtr.training.step import prepare
-from spikehtr.training.teacher import Teacher
 
 META = torch.device("meta")
 
@@ -62,15 +61,11 @@ def test_reading_does_not_wait(name, no_autocast):
     assert held.output.logits.shape == held.output.aux_logits.shape == (2, 32, 20)
 
 
-def test_training_with_a_teacher_does_not_wait(no_autocast):
+def test_training_does_not_wait(no_autocast):
     config = micro()
     numbers = torch.zeros(2, dtype=torch.long, device=META)
     images = torch.zeros(2, 1, config.model.height, 128, dtype=torch.uint8, device=META)
     batch = Batch(images, numbers, torch.zeros(2, 8, dtype=torch.long, device=META), numbers, numbers)
-    net, teacher = network(config).train(), Teacher.__new__(Teacher)
-    teacher.net = network(config).eval()
     pixels, widths, need, *_ = prepare(batch, config)
-    out = net(pixels, widths, need, full=True)
-    wanted = teacher(pixels, widths, out.spans, config.model.reducer.longest)
-    assert wanted.shape == out.logits.shape
-    assert distillation(out.logits, out.lengths, wanted).device == META
+    out = network(config).train()(pixels, widths, need, full=True)
+    assert symmetric_kl(out.logits, out.aux_logits, out.lengths).device == META

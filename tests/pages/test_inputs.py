@@ -14,7 +14,9 @@ from PIL import Image
 
 from spikehtr.data.images import ImageError, image_size
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import ResultNames, Source, count_pages, find_sources, load_page
+from spikehtr.pages.inputs import find_sources
+from spikehtr.pages.page_source import Source, count_pages, load_page
+from spikehtr.pages.result_names import ResultNames
 from spikehtr.results.page import Page
 
 

@@ -23,9 +23,10 @@ from hypothesis import HealthCheck, currently_in_test_context, event, given, set
 from hypothesis import strategies as st
 from PIL import Image
 
-from spikehtr.pages.inputs import PageJob, find_sources
+from spikehtr.pages.inputs import find_sources
 from spikehtr.pages.origins import FILE, SUFFIX, Format
 from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_source import PageJob
 from spikehtr.pages.page_stages import PageResult
 from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
@@ -330,7 +331,7 @@ def test_no_sequence_loses_an_edit(sequence: list[tuple[Any, ...]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of this process")
-@settings(max_examples=1500, suppress_health_check=QUIET)
+@settings(max_examples=300, suppress_health_check=QUIET)
 @given(sequences(6, 20))
 def test_none_of_many_sequences_loses_an_edit(sequence: list[tuple[Any, ...]]) -> None:
     never_lost(sequence)

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from spikehtr.pages.inputs import ResultNames, find_sources
+from spikehtr.pages.inputs import find_sources
 from spikehtr.pages.origins import FILE, Origins
+from spikehtr.pages.result_names import ResultNames
 from spikehtr.results.page import Page
 
 

@@ -12,9 +12,11 @@ from pages_help import random_recognizer, simple_page
 from spikehtr.data.geometry import cut_line
 from spikehtr.data.images import open_gray
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import Failure, ResultNames, find_sources
+from spikehtr.pages.inputs import find_sources
 from spikehtr.pages.page_lines import ReadOptions, is_line
+from spikehtr.pages.page_source import Failure
 from spikehtr.pages.read_pages import read_pages
+from spikehtr.pages.result_names import ResultNames
 from spikehtr.pages.rule_segmenter import find_lines
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page, Region, TextLine

@@ -13,11 +13,13 @@ from PIL import Image
 from crash_help import POISON, SLOW, find_or_crash
 from pages_help import random_recognizer, simple_page
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import Failure, PageJob, ResultNames, find_sources
+from spikehtr.pages.inputs import find_sources
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_source import Failure, PageJob
 from spikehtr.pages.page_stages import PageResult
 from spikehtr.pages.read_pages import read_pages
+from spikehtr.pages.result_names import ResultNames
 from spikehtr.pages.shard import Shard
 from spikehtr.pages.worker_pool import WorkerPool
 from spikehtr.results import Page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import threading
 import time
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -21,6 +22,25 @@ def test_tasks_are_done_and_their_errors_come_back() -> None:
         assert [future.result(60) for future in futures] == [math.factorial(number) for number in range(20)]
         with pytest.raises(ValueError, match=r"math domain|nonnegative"):
             wrong.result(60)
+
+
+class Unreadable:
+    """What can be sent and not be received."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return math.sqrt, (-1.0,)
+
+
+def test_results_that_cannot_be_sent_or_received_cost_their_task_alone() -> None:
+    with WorkerPool(1) as pool:
+        never_sent, never_received = pool.submit(threading.Lock), pool.submit(Unreadable)
+        given_up = pool.submit(time.sleep, 0.2)
+        after = pool.submit(math.factorial, 5)
+        given_up.cancel()
+        for future in (never_sent, never_received):
+            with pytest.raises(RuntimeError, match="its result cannot go from one process to another"):
+                future.result(60)
+        assert after.result(60) == 120
 
 
 def test_a_process_that_dies_costs_the_task_it_had_and_no_other() -> None:

@@ -14,9 +14,9 @@ from serve_help import draw_page, opened, page_with_lines
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.serve.documents import PageState, difference
+from spikehtr.serve.draft import ConflictError
 from spikehtr.serve.event_log import EventLog
 from spikehtr.serve.http_errors import RequestError
-from spikehtr.serve.operations import ConflictError
 from spikehtr.serve.project import Project
 
 

@@ -113,10 +113,10 @@ def test_a_run_goes_on_from_any_folder(tmp_path, monkeypatch):
     write_lines(tmp_path / "source")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    job = Job(Config(), ["source", "folder:source"], Path("run"), Path("bundled"), teacher=Path("t.safetensors"))
+    job = Job(Config(), ["source", "folder:source"], Path("run"), Path("bundled"))
     notes = job.notes()
     assert notes["data"] == [str(tmp_path / "source"), f"folder:{tmp_path / 'source'}"]
-    assert (notes["start"], notes["teacher"]) == ("bundled", str(tmp_path / "t.safetensors"))
+    assert notes["start"] == "bundled"
     assert json.loads(json.dumps(notes)) == notes
 
 

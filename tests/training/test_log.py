@@ -5,7 +5,7 @@ from spikehtr.training.loop import LogEntry
 
 
 def told(step, cer=None):
-    values = {"loss": 2.0, "ctc": 1.5, "aux": 1.0, "kl": 0.1, "teacher": 0.0}
+    values = {"loss": 2.0, "ctc": 1.5, "aux": 1.0, "kl": 0.1}
     values |= {"keep_ratio": 0.9, "gradient": 3.0}
     return LogEntry(step, 1 + step // 10, step / 100, 0.5 * step, 80.0, 1e-3, values, cer, epoch_ended=cer is not None)
 

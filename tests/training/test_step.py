@@ -1,11 +1,9 @@
 """A step of training: what is prepared of a batch, and what is learnt from it."""
 
-import pytest
 import torch
 
 from conftest import micro
 from spikehtr.data.batching import Batch
-from spikehtr.errors import SpikeHTRError
 from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.step import TrainStep, prepare
@@ -37,9 +35,3 @@ def test_a_network_learns_that_paper_is_no_text():
     step = TrainStep(config, build(config.model, 12), make_fabric("cpu", precision="fp32"))
     losses = [step(lines(config), 1e-2, seed)[0].item() for seed in range(12)]
     assert losses[-1] < 0.2 * losses[0]
-
-
-def test_empty_paper_is_not_shown_to_a_teacher():
-    config = micro().with_overrides({"data.augment.blank": 0.1})
-    with pytest.raises(SpikeHTRError, match=r"data\.augment\.blank"):
-        TrainStep(config, build(config.model, 12), make_fabric("cpu", precision="fp32"), teacher=object())

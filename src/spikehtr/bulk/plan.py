@@ -21,7 +21,8 @@ from spikehtr.errors import SpikeHTRError, reason_of
 from spikehtr.files import whole_file
 from spikehtr.pages.iiif import ClientOptions
 from spikehtr.pages.iiif.manifests import is_address
-from spikehtr.pages.inputs import SUFFIXES, Kind, PageJob, Source, count_pages, find_sources
+from spikehtr.pages.inputs import SUFFIXES, find_sources
+from spikehtr.pages.page_source import Kind, PageJob, Source, count_pages
 from spikehtr.pages.remote import client_of, name_of
 
 SCHEMA = pa.schema(

@@ -19,9 +19,9 @@ from spikehtr.bulk.plan import job_of, local_copy
 from spikehtr.data.geometry import FittedLine, LineFitting
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import ClientOptions, FetchError
-from spikehtr.pages.inputs import Failure
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_source import Failure
 from spikehtr.pages.page_stages import PreparedPage, finish_page, prepare_page
 from spikehtr.pages.worker_pool import WorkerDied, WorkerPool
 from spikehtr.results import Line, Page

@@ -36,7 +36,6 @@ def check(
     overrides: options.Overrides = None,
     start: options.StartFrom = None,
     charset: options.CharsetMode = None,
-    teacher: options.TeacherModel = None,
     allow_unknown: options.AllowUnknown = False,
     every: Annotated[bool, typer.Option("--all", help="List every problem, not one example of each kind.")] = False,
     output: Annotated[
@@ -63,7 +62,7 @@ def check(
     model = load_model(start) if start else None
     config = options.fine_tuned(model).with_overrides(overrides or []) if model else config
     more = {"allow_unknown": allow_unknown, "machine_lines": machine_lines}
-    job = Job(config, sources, Path(), start, charset or "extend", teacher=teacher, **more)
+    job = Job(config, sources, Path(), start, charset or "extend", **more)
     with counting("checking lines") as progress:
         found = check_data(sources, config, progress, machine_lines=machine_lines)
     with counting("compiling lines") as progress:

@@ -90,7 +90,7 @@ def evaluate(
     """
     if len(models) > 2:
         raise SpikeHTRError(f"one model, or two to compare, not {len(models)}: compare them in pairs")
-    from spikehtr.evaluation.readings import are_readings
+    from spikehtr.evaluation.reading_files import are_readings
 
     if overrides and all(map(are_readings, models)):
         raise SpikeHTRError("-s changes how a model reads; these lines have been read")
@@ -131,7 +131,7 @@ def evaluate(
 
 def _check_calibration(models: list[Path], split: str | None) -> None:
     """Wrong use is found out before lines are read."""
-    from spikehtr.evaluation.readings import are_readings
+    from spikehtr.evaluation.reading_files import are_readings
     from spikehtr.weights import check_changeable
 
     if len(models) > 1:
@@ -172,7 +172,8 @@ def _evaluations(
     from spikehtr.data.batching import Lines
     from spikehtr.decoding.decoders import BeamDecoder, decoder_for
     from spikehtr.evaluation.evaluation import evaluate_lines
-    from spikehtr.evaluation.readings import are_readings, evaluate_readings
+    from spikehtr.evaluation.reading_files import are_readings
+    from spikehtr.evaluation.readings import evaluate_readings
     from spikehtr.readers import make_reader
     from spikehtr.weights import load_model, read_with
 

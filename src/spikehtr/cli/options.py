@@ -49,10 +49,6 @@ CharsetMode = Annotated[
         "(the default), or replace them by the data's.",
     ),
 ]
-TeacherModel = Annotated[
-    Optional[Path],
-    typer.Option("--teacher", metavar="MODEL", help="Learn from this model's posteriors too; same characters."),
-]
 MachineLines = Annotated[
     bool,
     typer.Option("--machine-lines", help="Take lines as truth that a model read and nobody changed or confirmed, too."),

@@ -45,11 +45,6 @@ def train(
     ] = False,
     start: options.StartFrom = None,
     charset: options.CharsetMode = None,
-    teacher: options.TeacherModel = None,
-    teacher_weight: Annotated[
-        Optional[float],
-        typer.Option("--teacher-weight", min=0.0, help="How much that counts beside CTC (training.teacher_weight)."),
-    ] = None,
     max_steps: Annotated[
         Optional[int],
         typer.Option("--max-steps", min=1, help="Stop after this many steps; the schedule ends there too."),
@@ -99,10 +94,6 @@ def train(
     options.check_start(start, charset, preset, file)
     if start and arch:
         raise SpikeHTRError("--from takes its network from the model file: leave --arch out")
-    if teacher_weight is not None:
-        if not teacher:
-            raise SpikeHTRError("--teacher-weight says how much --teacher MODEL counts: give that too")
-        overrides = [*(overrides or []), f"training.teacher_weight={teacher_weight}"]
     # Before torch is loaded: a mistake is answered at once.
     config = None if start or not data else settings(arch, preset, file, reducer, overrides)
     chosen = options.pick_device(device)
@@ -116,12 +107,10 @@ def train(
 
     from spikehtr.training.devices import close_process_group, make_fabric
     from spikehtr.training.job import Job, run_job
-    from spikehtr.weights import load_header, load_model
+    from spikehtr.weights import load_model
 
     begun = None if data else Job.begun(output)
-    start, teacher = (begun.start, begun.teacher) if begun else (start, teacher)
-    if teacher:
-        load_header(teacher)  # before the data are read
+    start = begun.start if begun else start
     model = load_model(start) if start else None
     if begun:
         job = begun
@@ -132,7 +121,7 @@ def train(
         assert data is not None
         mode, limits = charset or "extend", (max_steps, max_minutes)
         how = (resume, allow_unknown, half)
-        job = Job(config, data, output, start, mode, *limits, *how, save_every, worst, teacher, machine_lines, lm)
+        job = Job(config, data, output, start, mode, *limits, *how, save_every, worst, machine_lines, lm)
     job.claim_folder()
     fabric = make_fabric(chosen, devices, job.config.training.precision, nodes)
     fabric.launch()

@@ -13,13 +13,14 @@ from typing import Any
 from spikehtr.config.parsing import ConfigError
 from spikehtr.config.tree import Config
 
-_RETIRED = {  # the key that says whether it was on, and its value when it was not
+_RETIRED: dict[str, tuple[str | None, Any]] = {  # the key that says whether it was on, and its value when it was not
     "model.span_mask": ("ratio", 0.0),
     "training.bypass_anneal": ("until", 0.0),
     "training.surrogate_anneal": ("until", 0.0),
     "training.spike_anneal": ("until", 0.0),
     "training.consistency": (None, 0.0),
     "training.reducer_warmup": (None, 0.0),
+    "training.teacher_weight": (None, None),  # None: no value of it changed how the file reads
     "decoding": ("method", "greedy"),
 }
 
@@ -37,7 +38,7 @@ def config_of_file(values: Mapping[str, Any], source: str) -> Config:
         found = section.pop(name)
         if switch is not None:
             found = found.get(switch, off) if isinstance(found, dict) else found
-        if found != off:
+        if off is not None and found != off:
             full = key if switch is None else f"{key}.{switch}"
             raise ConfigError(
                 f"{source}: made with {full} = {found}, a setting that is gone: read it with the version "

@@ -46,8 +46,6 @@ class TrainingConfig(Section):
     """Weight of the firing rate that the norms' scales and shifts lead one to expect."""
     firing_target: Fraction = 0.0
     """Firing rate that has no price; only what is above it is penalised."""
-    teacher_weight: NonNegative = 1.0
-    """Weight of the divergence from a teacher's posteriors, where there is a teacher."""
     validate_every: Count = 1
     """Epochs between two validations; the last epoch is always validated."""
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"

@@ -1,105 +1,30 @@
-"""What to read: files, folders, globs and addresses, in any mixture, as pages with the names of their results."""
+"""What to read: files, folders, globs and addresses, in any mixture, as sources of pages."""
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from glob import glob, has_magic
-from importlib import import_module
 from pathlib import Path, PurePath
-from typing import Any, Literal, NamedTuple
-
-from PIL import Image
+from typing import NamedTuple
 
 from spikehtr.data.formats import alto_xml, page_xml, xml
 from spikehtr.data.formats.helpers import IMAGE_SUFFIXES, page_name, walk
 from spikehtr.data.formats.xml_pages import ImageFinder
-from spikehtr.data.images import ImageError, count_frames, open_gray, open_whole, to_gray
+from spikehtr.data.images import ImageError
 from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import ClientOptions
 from spikehtr.pages.iiif.manifests import is_address
-from spikehtr.pages.origins import Origin, Origins
 from spikehtr.pages.page_images import SUFFIX as IMAGE
 from spikehtr.pages.page_images import made_from
-from spikehtr.pages.remote import canvas_file, is_manifest_file, manifest_of, remote_files
+from spikehtr.pages.page_source import TIFF, Failure, Kind, Source, count_pages
+from spikehtr.pages.remote import is_manifest_file, remote_files
 
-Kind = Literal["image", "xml", "pdf", "iiif"]
-_PDFIUM = threading.Lock()
 ROOTS = {"PcGts": page_xml.parse, "alto": alto_xml.parse}  # what PAGE and ALTO files are read with
 OVERLAY = ".overlay.png"  # pages with their lines drawn in: results, never inputs
 SUFFIXES = IMAGE_SUFFIXES | {".pdf", ".xml"}
-_TIFF = (".tif", ".tiff")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file to read, and where it stands below the folder that was asked for."""
-
-    path: Path
-    kind: Kind
-    place: PurePath  # relative; its results are named after it
-    given: frozenset[int] = frozenset()  # pages that are left to XML files among the inputs
-    image: Path | None = None  # that an XML file names
-    address: str = ""  # of a manifest, or of what `path` is a copy of
-    client: ClientOptions = field(default_factory=ClientOptions)  # how images are fetched
-
-    @property
-    def origin(self) -> Origin:
-        """What its pages are of."""
-        return self.address or self.image or self.path
-
-    @property
-    def title(self) -> str:
-        """For messages."""
-        return self.address or str(self.path)
-
-    @property
-    def name(self) -> str:
-        """Of the image, in results."""
-        return self.address or self.path.name
-
-
-@dataclass(frozen=True, slots=True)
-class PageJob:
-    """One page of a source. `name` is that of its result, without a suffix, unique in a run."""
-
-    source: Source
-    index: int  # of the page within the file
-    name: str
-    renamed: bool = False  # an earlier page, of this run or another, had the name it would have got
-    pages: int = 1  # that the file holds
-
-    @property
-    def title(self) -> str:
-        """The file, and the page where it has several: for messages."""
-        if self.source.kind == "iiif":
-            return f"{self.source.title}, canvas {self.index + 1}"
-        several = self.index or self.source.kind == "pdf"
-        return f"{self.source.title}, page {self.index + 1}" if several else self.source.title
-
-    @property
-    def image_wanted(self) -> bool:
-        """Whether the page is part of a PDF or TIFF file, or fetched; whatever else there is are images already."""
-        remote = self.source.kind == "pdf" or bool(self.source.address)
-        return remote or (self.source.image or self.source.path).suffix.lower() in _TIFF
-
-    @property
-    def image(self) -> str:
-        """The name of the page's own image, in the folder of its result."""
-        return f"{PurePath(self.name).name}{IMAGE}"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Something that could not be read, and why."""
-
-    title: str
-    reason: str
 
 
 class FoundInputs(NamedTuple):
@@ -244,7 +169,7 @@ def _of_one_page(places: list[int], left: list[Source | None]) -> list[str]:
 def _made_of(sources: list[Source]) -> dict[Path, Path]:
     """The images among the sources that are pages of other sources, written by us: each with its source."""
     known = {source.path.resolve(): source.path for source in sources}
-    if not any(path.suffix.lower() in (".pdf", *_TIFF) for path in known):  # and no image need be opened
+    if not any(path.suffix.lower() in (".pdf", *TIFF) for path in known):  # and no image need be opened
         return {}
     pairs = ((path, made_from(path)) for path in known if path.suffix.lower() == IMAGE)
     return {path: known[file.resolve()] for path, file in pairs if file is not None and file.resolve() in known}
@@ -260,98 +185,3 @@ def _left_of(source: Source, named: dict[Path, set[int]]) -> Source | None:
     except ImageError:  # told when its XML file is read
         return None
     return None if count == 1 or given.issuperset(range(count)) else replace(source, given=frozenset(given))
-
-
-class ResultNames:
-    """Names of results: those of the sources, with the page's number where there are several, never the same twice, nor
-    that of another source's result from before."""
-
-    def __init__(self, origins: Origins | None = None) -> None:
-        self._taken: set[str] = set()
-        self.origins = origins or Origins(None)
-
-    def jobs(self, source: Source) -> list[PageJob]:
-        """The pages of a source. What cannot be opened is an error."""
-        count = count_pages(source)
-        place = source.place if source.kind == "iiif" else source.place.with_suffix("")
-        stem = (place.with_name(page_name(source.place)) if source.kind == "xml" else place).as_posix()
-        names = (
-            [stem] if count == 1 and source.kind != "iiif" else [f"{stem}-{index + 1:04d}" for index in range(count)]
-        )
-        taken = [
-            (index, name, self._take(name, source.origin))
-            for index, name in enumerate(names)
-            if index not in source.given
-        ]
-        return [PageJob(source, index, unique, unique != name, count) for index, name, unique in taken]
-
-    def kept(self, job: PageJob) -> PageJob:
-        """The job under its name, or under a new one where another run has given it to another source meanwhile."""
-        if not self.origins.another(job.name, job.source.origin):
-            return job
-        return replace(job, name=self._take(job.name, job.source.origin), renamed=True)
-
-    def _take(self, name: str, source: Origin) -> str:
-        # A source that was read before keeps its name. On some disks A and a are one file.
-        before = itertools.takewhile(self.origins.noted, _numbered(name))
-        own = (one for one in before if one.lower() not in self._taken and self.origins.owns(one, source))
-        free = (one for one in _numbered(name) if one.lower() not in self._taken)
-        unique = next(own, None) or next(one for one in free if not self.origins.another(one, source))
-        self._taken.add(unique.lower())
-        return unique
-
-
-def _numbered(name: str) -> Iterator[str]:
-    """name, name~2, name~3 and so on."""
-    yield name
-    yield from (f"{name}~{number}" for number in itertools.count(2))
-
-
-def count_pages(source: Source) -> int:
-    if source.kind == "pdf":
-        with _pdf(source.path) as document:
-            return len(document)
-    if source.kind == "iiif":
-        return len(manifest_of(source.address, source.client).canvases)
-    return count_frames(source.path) if source.kind == "image" else 1
-
-
-def load_page(source: Source, index: int, dpi: int) -> Image.Image:
-    """One page as 8-bit grey, turned upright where the camera noted how it was held."""
-    if source.kind == "pdf":
-        return to_gray(_render(source.path, index, dpi, grayscale=True))
-    if source.kind == "iiif":
-        return open_gray(canvas_file(source.address, index, source.client))
-    return open_gray(source.path, index + 1)
-
-
-def load_colour(source: Source, index: int, dpi: int) -> Image.Image:
-    """The same with the colours that the file has."""
-    if source.kind == "pdf":
-        return _render(source.path, index, dpi, grayscale=False).convert("RGB")
-    if source.kind == "iiif":
-        return open_whole(canvas_file(source.address, index, source.client))
-    return open_whole(source.image or source.path, index + 1)
-
-
-def _render(path: Path, index: int, dpi: int, grayscale: bool) -> Image.Image:
-    with _pdf(path) as document:
-        sheet = document[index]
-        if sheet.get_width() * sheet.get_height() * (dpi / 72) ** 2 > (Image.MAX_IMAGE_PIXELS or 1 << 30):
-            raise ImageError(f"too large at {dpi} dpi: give a lower --dpi")
-        image: Image.Image = sheet.render(scale=dpi / 72, grayscale=grayscale).to_pil()
-        return image
-
-
-@contextmanager
-def _pdf(path: Path) -> Iterator[Any]:
-    """An open PDF, to be used up within the block: no other thread calls PDFium meanwhile, which would not bear it."""
-    try:
-        pdfium = import_module("pypdfium2")
-    except ImportError:
-        raise SpikeHTRError("PDF files need pypdfium2: pip install 'spikehtr[pdf]'") from None
-    try:
-        with _PDFIUM, pdfium.PdfDocument(path) as document:
-            yield document
-    except (pdfium.PdfiumError, OSError) as error:
-        raise ImageError(f"not a PDF that can be read ({error})") from None

@@ -18,7 +18,7 @@ from spikehtr.data.geometry import FittedLine, LineFitting, cut_line
 from spikehtr.data.images import open_gray, to_gray
 from spikehtr.pages.found import FoundRegion, Segmenter
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
-from spikehtr.pages.inputs import PageJob, load_colour, load_page
+from spikehtr.pages.page_source import PageJob, load_colour, load_page
 from spikehtr.pages.remote import canvas_of, place_of
 from spikehtr.pages.word_boxes import LineInk, place_characters
 from spikehtr.results import Character, Line

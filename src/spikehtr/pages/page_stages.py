@@ -9,9 +9,9 @@ from PIL import Image
 from spikehtr.data.geometry import FittedLine, LineFitting
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import RegionPlace
-from spikehtr.pages.inputs import Failure, PageJob
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions, SegmentedPage, assemble, cut_lines, open_sheet
+from spikehtr.pages.page_source import Failure, PageJob
 from spikehtr.results import Line, Page
 
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from spikehtr.data.images import ImageLike, open_image
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import Segmenter
-from spikehtr.pages.inputs import Failure, PageJob
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions, assemble, cut_lines, found_sheet, given_sheet
+from spikehtr.pages.page_source import Failure, PageJob
 from spikehtr.pages.page_stages import PageResult, PreparedPage, finish_page, prepare_page
 from spikehtr.pages.rule_segmenter import segmenter
 from spikehtr.pages.worker_pool import WorkerPool

@@ -15,16 +15,18 @@ from spikehtr.data.formats.machine import list_read
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.digests import sealed
-from spikehtr.pages.inputs import OVERLAY, Failure, PageJob, ResultNames, Source, load_colour
+from spikehtr.pages.inputs import OVERLAY
 from spikehtr.pages.origins import SUFFIX, Format, Origins
 from spikehtr.pages.overlay import draw
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_images import page_image
 from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_source import Failure, PageJob, Source, load_colour
 from spikehtr.pages.page_stages import PageResult
 from spikehtr.pages.protected_results import FileState, LeftAsItIs, NoBackupError, ProtectedResults
 from spikehtr.pages.read_pages import read_pages
 from spikehtr.pages.remote import manifest_of
+from spikehtr.pages.result_names import ResultNames
 from spikehtr.pages.shard import Shard
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
@@ -130,23 +130,35 @@ class WorkerPool:
 
     def _take(self, worker: _Worker) -> bool:
         try:
-            good, value = pickle.loads(worker.connection.recv_bytes())
+            message = worker.connection.recv_bytes()
         except (EOFError, OSError):
             _stop(worker)
-            if worker.task is not None:
-                worker.task.future.set_exception(WorkerDied(_last_words(worker.process.returncode)))
+            _settle(worker.task, False, WorkerDied(_last_words(worker.process.returncode)))
             return False
+        try:
+            good, value = pickle.loads(message)
+        except Exception as error:  # what a task returned: it must not end this thread
+            good, value = False, _unreadable("its result", error)
         task, worker.task, worker.is_ready = worker.task, None, True
-        if task is not None and not task.future.cancelled():
-            (task.future.set_result if good else task.future.set_exception)(value)
+        _settle(task, good, value)
         return True
 
     def _is_in_time(self, worker: _Worker) -> bool:
         if worker.task is None or time.monotonic() - worker.since < self._longest:
             return True
         _stop(worker, kill=True)
-        worker.task.future.set_exception(WorkerDied(f"took more than {self._longest:.0f} s, and was stopped"))
+        _settle(worker.task, False, WorkerDied(f"took more than {self._longest:.0f} s, and was stopped"))
         return False
+
+
+def _settle(task: _Task | None, good: bool, value: Any) -> None:
+    if task is not None:
+        with contextlib.suppress(InvalidStateError):  # cancelled meanwhile
+            (task.future.set_result if good else task.future.set_exception)(value)
+
+
+def _unreadable(what: str, error: Exception) -> Exception:
+    return RuntimeError(f"{what} cannot go from one process to another ({type(error).__name__}: {error})")
 
 
 def _start() -> _Worker:
@@ -193,15 +205,20 @@ def serve(handle: int) -> None:
     connection.send_bytes(pickle.dumps((True, None)))
     while True:
         try:
-            function, arguments = pickle.loads(connection.recv_bytes())
+            message = connection.recv_bytes()
         except (EOFError, OSError):
             return
         try:
+            function, arguments = pickle.loads(message)
             answer = (True, function(*arguments))
         except Exception as error:
             answer = (False, _plain(error))
         try:
-            connection.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+            packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            packed = pickle.dumps((False, _unreadable("its result", error)), pickle.HIGHEST_PROTOCOL)
+        try:
+            connection.send_bytes(packed)
         except OSError:
             return
 

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from spikehtr.serve.draft import ConflictError
 from spikehtr.serve.endpoints import Body, author_of, endpoint, flag, number, path_id
 from spikehtr.serve.http_errors import RequestError, invalid, not_found
-from spikehtr.serve.operations import ConflictError
 from spikehtr.serve.views import change_view, conflict_view, page_view, sent_to_all, state_name, summary_view
 from spikehtr.serve.workbench import Workbench
 

@@ -16,7 +16,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.results.write_page import KINDS
 from spikehtr.serve import line_shapes
 from spikehtr.serve.documents import NEW_LINE, NEW_REGION, Entity, PageState
-from spikehtr.serve.operations import plain
+from spikehtr.serve.draft import plain
 
 PARSERS = {"PcGts": page_xml.parse, "alto": alto_xml.parse}
 _BLOCKS = {"PcGts": "{*}TextRegion", "alto": "{*}TextBlock"}

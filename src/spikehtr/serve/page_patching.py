@@ -18,22 +18,15 @@ from spikehtr.data.formats.machine import page_note
 from spikehtr.data.samples import ImportReport
 from spikehtr.results.page import Page
 from spikehtr.results.write_page import page_xml
-from spikehtr.results.xml_text import clean, listed, now, number
+from spikehtr.results.xml_text import clean, now
 from spikehtr.serve.documents import Entity, PageState
 from spikehtr.serve.line_shapes import Points
-from spikehtr.serve.page_parsing import ParsedPage, parse_root
+from spikehtr.serve.page_document import PageDocument
+from spikehtr.serve.page_parsing import parse_root
 
 _SEAL = "spikehtr:digest="
 _OURS = re.compile(r"\s*\b(?:machine|confirmed)\s*\{[^}]*\}")
 _INDEX = re.compile(r"(\breadingOrder\s*\{[^}]*\bindex:\s*)\d+")
-# What comes before an element among its siblings, by PAGE's schema.
-_BEFORE = {
-    "Coords": ("AlternativeImage",),
-    "Baseline": ("AlternativeImage", "Coords"),
-    "Word": ("AlternativeImage", "Coords", "Baseline", "Word"),
-    "TextEquiv": ("AlternativeImage", "Coords", "Baseline", "Word", "TextEquiv"),
-    "TextLine": ("AlternativeImage", "Coords", "UserDefined", "Labels", "Roles", "TextRegion", "TextLine"),
-}
 
 
 def new_document(image: str, width: int, height: int) -> bytes:
@@ -49,7 +42,7 @@ def patched(data: bytes | None, state: PageState, file: Path, image: Path, size:
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     root = etree.fromstring(new_document(image.name, *size) if data is None else data, parser)
     _drop_seal(root)
-    document = _Document(parse_root(root, file, image, ImportReport()), image, is_new=data is None)
+    document = _Patcher(parse_root(root, file, image, ImportReport()), image, is_new=data is None)
     if not document.take_over(state):
         return None
     document.note_change()
@@ -65,19 +58,11 @@ def _drop_seal(root: xml.Element) -> None:
             root.remove(sibling)
 
 
-class _Document:
-    def __init__(self, parsed: ParsedPage, image: Path, is_new: bool = False) -> None:
-        self.parsed, self.image, self.is_new = parsed, image, is_new
-        self.space = etree.QName(parsed.root).namespace or ""
-        version = re.search(r"(\d{4})-\d\d-\d\d", self.space)
-        self.old_points = version is not None and int(version[1]) < 2013
-        self.page = parsed.root.find("{*}Page")
-        self.changed = is_new
-
+class _Patcher(PageDocument):
     def take_over(self, state: PageState) -> bool:
         here = self.parsed.state
         for name in [name for name in self.parsed.lines if name not in state.lines]:
-            self._remove(self.parsed.lines.pop(name))
+            self.remove(self.parsed.lines.pop(name))
         for name in state.order:
             self._region(name, state.regions[name], here.regions.get(name), state)
         for name, line in state.lines.items():
@@ -91,67 +76,18 @@ class _Document:
             self._region_texts(state)
         return self.changed
 
-    def _tag(self, name: str) -> str:
-        return f"{{{self.space}}}{name}" if self.space else name
-
-    def _remove(self, element: Any) -> None:
-        """Take an element out; the white space behind it goes with it, other text stays."""
-        parent, before = element.getparent(), element.getprevious()
-        if (element.tail or "").strip():
-            if before is not None:
-                before.tail = (before.tail or "") + element.tail
-            else:
-                parent.text = (parent.text or "") + element.tail
-        elif before is not None and element.getnext() is None:
-            before.tail = element.tail
-        parent.remove(element)
-        element.tail = None
-        self.changed = True
-
-    def _add(self, parent: Any, name: str, **attributes: str) -> Any:
-        """A new child at the place that the schema has for it."""
-        element = etree.Element(self._tag(name), attributes)
-        self._insert(parent, element, name)
-        return element
-
-    def _insert(self, parent: Any, element: Any, name: str) -> None:
-        before = _BEFORE.get(name)
-        place = len(parent)
-        if before is not None:
-            kinds = [xml.name_of(child) if isinstance(child.tag, str) else "" for child in parent]
-            place = max((index + 1 for index, kind in enumerate(kinds) if kind in before), default=0)
-        element.tail = "\n"
-        parent.insert(place, element)
-        self.changed = True
-
-    def _set_points(self, element: Any, points: Points) -> None:
-        x, y = self.parsed.scale
-        scaled = [(round(px / x), round(py / y)) for px, py in points]
-        for child in list(element.iterfind("{*}Point")):
-            element.remove(child)
-        if self.old_points:
-            for px, py in scaled:
-                etree.SubElement(element, self._tag("Point"), {"x": str(px), "y": str(py)})
-        else:
-            element.set("points", listed(scaled))
-        self.changed = True
-
-    def _child(self, parent: Any, name: str) -> Any:
-        found = parent.find(f"{{*}}{name}")
-        return self._add(parent, name) if found is None else found
-
     def _region(self, name: str, region: Entity, before: Entity | None, state: PageState) -> None:
         element = self.parsed.regions.get(name)
         if element is None:
-            element = etree.Element(self._tag("TextRegion"), {"id": name, "type": region["kind"]})
+            element = etree.Element(self.tag("TextRegion"), {"id": name, "type": region["kind"]})
             last = next(reversed(list(self.page.iterchildren("{*}TextRegion"))), None)
             if last is not None:
                 last.addnext(element)
             else:
-                self._insert(self.page, element, "TextRegion")
+                self.insert(self.page, element, "TextRegion")
             element.tail = "\n"
             self.parsed.regions[name] = element
-            self._set_points(self._add(element, "Coords"), region["polygon"] or _box(region, state, self.image))
+            self.set_points(self.add(element, "Coords"), region["polygon"] or _box(region, state, self.image))
         elif element.get("id") != name:
             element.set("id", name)
             self.changed = True
@@ -161,20 +97,20 @@ class _Document:
             element.set("type", region["kind"])
             self.changed = True
         if region["polygon"] != before["polygon"] and region["polygon"]:
-            self._set_points(self._child(element, "Coords"), region["polygon"])
+            self.set_points(self.child(element, "Coords"), region["polygon"])
 
     def _line(self, name: str, line: Entity, before: Entity | None) -> None:
         element = self.parsed.lines.get(name)
         if element is None:
-            element = etree.Element(self._tag("TextLine"), {"id": name})
+            element = etree.Element(self.tag("TextLine"), {"id": name})
             self.parsed.lines[name] = element
-            self._insert(self.parsed.regions[line["region"]], element, "TextLine")
+            self.insert(self.parsed.regions[line["region"]], element, "TextLine")
         elif element.get("id") != name:
             element.set("id", name)
             self.changed = True
         moved = before is None or before["polygon"] != line["polygon"]
         if moved:
-            self._set_points(self._child(element, "Coords"), line["polygon"])
+            self.set_points(self.child(element, "Coords"), line["polygon"])
         if before is None or before["baseline"] != line["baseline"]:
             self._baseline(element, line["baseline"])
         said_otherwise = before is None or before["text"] != line["text"]
@@ -183,20 +119,20 @@ class _Document:
 
     def _baseline(self, element: Any, points: Points) -> None:
         if points:
-            self._set_points(self._child(element, "Baseline"), points)
+            self.set_points(self.child(element, "Baseline"), points)
         elif (found := element.find("{*}Baseline")) is not None:
-            self._remove(found)
+            self.remove(found)
 
     def _text(self, element: Any, line: Entity, words_differ: bool) -> None:
         reading = line["reading"]
         fits = reading is not None and reading["text"] == line["text"] and not line["stale"]
         if words_differ:
             for word in list(element.iterfind("{*}Word")):
-                self._remove(word)
+                self.remove(word)
             if fits and reading["characters"]:
                 self._words(element, reading["characters"])
         confidence = line["confidence"] if line["by"] == "machine" else None
-        _set_text(self, element, line["text"], confidence)
+        self.set_text(element, line["text"], confidence)
         custom = _OURS.sub("", element.get("custom") or "").strip()
         mark = {"machine": page_note(clean(line["text"])), "person": "confirmed {}"}.get(line["by"] or "", "")
         custom = f"{custom} {mark}".strip()
@@ -210,14 +146,14 @@ class _Document:
         words = [list(group) for is_space, group in groupby(characters, lambda c: c[0].isspace()) if not is_space]
         name = element.get("id")
         for index, word in enumerate(words):
-            inner = self._add(element, "Word", id=f"{name}_w{index}")
+            inner = self.add(element, "Word", id=f"{name}_w{index}")
             left, top = (min(c[place] for c in word) for place in (2, 3))
             right, bottom = (max(c[place] for c in word) for place in (4, 5))
-            self._set_points(self._add(inner, "Coords"), [[left, top], [right, top], [right, bottom], [left, bottom]])
+            self.set_points(self.add(inner, "Coords"), [[left, top], [right, top], [right, bottom], [left, bottom]])
             sure = 1.0
             for character in word:
                 sure *= character[1]
-            _set_text(self, inner, "".join(character[0] for character in word), sure)
+            self.set_text(inner, "".join(character[0] for character in word), sure)
 
     def _arrange(self, name: str, state: PageState) -> None:
         """The lines of a region as children of its element, in order."""
@@ -233,7 +169,7 @@ class _Document:
                         element.getparent().remove(element)
                 if place is None or place > len(parent):
                     for element in wanted:
-                        self._insert(parent, element, "TextLine")
+                        self.insert(parent, element, "TextLine")
                 else:
                     for offset, element in enumerate(wanted):
                         parent.insert(min(place + offset, len(parent)), element)
@@ -255,8 +191,8 @@ class _Document:
             return
         for reference in list(self.parsed.root.iter("{*}RegionRefIndexed", "{*}RegionRef")):
             if reference.get("regionRef") == element.get("id"):
-                self._remove(reference)
-        self._remove(element)
+                self.remove(reference)
+        self.remove(element)
 
     def _reading_order(self, state: PageState) -> None:
         """The order of the regions, written down anew where the file would give another one."""
@@ -276,14 +212,14 @@ class _Document:
             for child in list(group):
                 group.remove(child)
         else:
-            group = etree.Element(self._tag("ReadingOrder"))
+            group = etree.Element(self.tag("ReadingOrder"))
             kinds = [xml.name_of(child) if isinstance(child.tag, str) else "" for child in self.page]
             first = ("AlternativeImage", "Border", "PrintSpace")
             self.page.insert(max((i + 1 for i, kind in enumerate(kinds) if kind in first), default=0), group)
             group.tail = "\n"
-        inner = etree.SubElement(group, self._tag("OrderedGroup"), {"id": "reading_order"})
+        inner = etree.SubElement(group, self.tag("OrderedGroup"), {"id": "reading_order"})
         for index, name in enumerate([*state.order, *others]):
-            etree.SubElement(inner, self._tag("RegionRefIndexed"), {"index": str(index), "regionRef": name})
+            etree.SubElement(inner, self.tag("RegionRefIndexed"), {"index": str(index), "regionRef": name})
         self.changed = True
 
     def _region_texts(self, state: PageState) -> None:
@@ -292,7 +228,7 @@ class _Document:
             element = self.parsed.regions[name]
             if element.find("{*}TextEquiv") is not None:
                 text = "\n".join(state.lines[line]["text"] for line in state.regions[name]["lines"])
-                _set_text(self, element, text, None)
+                self.set_text(element, text, None)
 
     def note_change(self) -> None:
         metadata = self.parsed.root.find("{*}Metadata")
@@ -310,23 +246,3 @@ def _box(region: Entity, state: PageState, image: Path) -> Points:
     points = [point for line in region["lines"] for point in state.lines[line]["polygon"]] or [[0, 0], [1, 1]]
     xs, ys = [x for x, _ in points], [y for _, y in points]
     return [[min(xs), min(ys)], [max(xs), min(ys)], [max(xs), max(ys)], [min(xs), max(ys)]]
-
-
-def _set_text(document: _Document, element: Any, text: str, confidence: float | None) -> None:
-    """The transcript that counts: the first, or the one with the lowest index. Others stay."""
-    versions = sorted(element.iterfind("{*}TextEquiv"), key=lambda one: xml.number(one.get("index")) or 0)
-    equivalent = versions[0] if versions else document._add(element, "TextEquiv")
-    unicode = equivalent.find("{*}Unicode")
-    if unicode is None:
-        unicode = etree.SubElement(equivalent, document._tag("Unicode"))
-    said = "".join(unicode.itertext())
-    if said != text:
-        for child in list(unicode):
-            unicode.remove(child)
-        unicode.text = clean(text)
-        if (plain_text := equivalent.find("{*}PlainText")) is not None:
-            equivalent.remove(plain_text)
-    if confidence is not None:
-        equivalent.set("conf", number(confidence))
-    elif "conf" in equivalent.attrib:
-        del equivalent.attrib["conf"]

@@ -18,9 +18,9 @@ from spikehtr.results.line import Line
 from spikehtr.results.page import TextLine
 from spikehtr.serve import line_shapes
 from spikehtr.serve.documents import NEW_LINE, NEW_REGION, Entity, PageState, is_corrected
+from spikehtr.serve.draft import plain
 from spikehtr.serve.jobs import BackgroundJob, Cancelled
 from spikehtr.serve.line_pool import Ticket
-from spikehtr.serve.operations import plain
 
 if TYPE_CHECKING:
     from spikehtr.serve.workbench import Workbench

@@ -21,9 +21,10 @@ from spikehtr.pages.origins import Origins
 from spikehtr.pages.protected_results import ProtectedResults
 from spikehtr.serve.broadcast import Broadcast
 from spikehtr.serve.documents import PageState, Patch, difference
+from spikehtr.serve.draft import Draft
 from spikehtr.serve.event_log import MACHINE, Author, EventLog
 from spikehtr.serve.http_errors import RequestError, not_found
-from spikehtr.serve.operations import Draft, label_of, perform
+from spikehtr.serve.operations import label_of, perform
 from spikehtr.serve.page_parsing import ParsedPage, parse_file
 from spikehtr.serve.project_settings import Settings
 

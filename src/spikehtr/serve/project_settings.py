@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from spikehtr.serve.event_log import EventLog, change_settings, settings_of
+from spikehtr.serve.database import Database
 from spikehtr.serve.http_errors import invalid
 
 _LARGEST = 16_384  # characters of a value as JSON
@@ -49,12 +49,12 @@ KNOWN: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
 
 
 class Settings:
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: Database) -> None:
         self._log = log
 
     def all(self) -> dict[str, Any]:
         return {name: default for name, (default, _, _) in KNOWN.items()} | {
-            name: value for name, value in settings_of(self._log).items() if name in KNOWN or name.startswith("ui.")
+            name: value for name, value in _stored(self._log).items() if name in KNOWN or name.startswith("ui.")
         }
 
     def __getitem__(self, name: str) -> Any:
@@ -73,5 +73,12 @@ class Settings:
                 raise invalid(name, f"no such setting: there are {', '.join(KNOWN)}, and names that begin with ui.")
             elif not KNOWN[name][2](value):
                 raise invalid(name, f"must be {KNOWN[name][1]}")
-        change_settings(self._log, values.items())
+        with self._log.transaction():
+            for key, value in values.items():
+                written = json.dumps(value, ensure_ascii=False)
+                self._log.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", key, written)
         return self.all()
+
+
+def _stored(log: Database) -> dict[str, Any]:
+    return {row["key"]: json.loads(row["value"]) for row in log.rows("SELECT key, value FROM settings")}

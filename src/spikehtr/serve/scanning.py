@@ -9,8 +9,9 @@ from spikehtr.data.formats import xml
 from spikehtr.data.formats.helpers import walk
 from spikehtr.data.images import ImageError, count_frames
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.inputs import OVERLAY, ROOTS, SUFFIXES, Source, count_pages, find_sources, load_colour
+from spikehtr.pages.inputs import OVERLAY, ROOTS, SUFFIXES, find_sources
 from spikehtr.pages.page_images import page_image
+from spikehtr.pages.page_source import Source, count_pages, load_colour
 from spikehtr.serve.jobs import BackgroundJob
 from spikehtr.serve.project import Project, stamp_of
 from spikehtr.serve.views import summary_view

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from spikehtr.serve.documents import ORDER, Entity, PageState, Patch, touched
+from spikehtr.serve.draft import Conflict
 from spikehtr.serve.event_log import Author
-from spikehtr.serve.operations import Conflict
 
 if TYPE_CHECKING:
     from spikehtr.serve.project import Project

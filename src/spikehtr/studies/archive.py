@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spikehtr.config import Config
+from spikehtr.config.retired import config_of_file
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import make_folder, read_json, whole_file
 from spikehtr.studies.study_plan import RESULT, STUDY, StudyPlan, Task, asked_together
@@ -110,7 +110,7 @@ def _check_settings(plan: StudyPlan, runs: dict[tuple[str, int], dict[str, Any]]
         if variant not in known:
             raise SpikeHTRError(f"{file} holds runs of {variant}, which {plan.study.name} no longer has")
         now = plan.study.config(plan.study.variant(variant), plan.preset, plan.overrides, plan.epochs, seed, model)
-        if Config.from_dict(run["config"]) != now:
+        if config_of_file(run["config"], str(file)) != now:
             raise SpikeHTRError(
                 f"{file}: {variant}, seed {seed}, was trained with other settings than {plan.study.name} has now: "
                 "keep these results in another folder"

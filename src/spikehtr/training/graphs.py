@@ -20,7 +20,6 @@ from spikehtr.ops.recording import Recordings
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.optim import kept_buffers, rate_on_device
 from spikehtr.training.step import TrainStep
-from spikehtr.training.teacher import Teacher
 
 Work = Callable[[Batch], Tensor]
 
@@ -36,13 +35,12 @@ class _Held(NamedTuple):
 
 
 class RecordedStep(TrainStep):
-    """A `TrainStep` on one GPU whose update is recorded, and its pass where nothing in it waits for the device."""
+    """A `TrainStep` on one GPU whose update is recorded, and its pass where Triton computes it."""
 
-    def __init__(self, config: Config, net: Network, fabric: Fabric, teacher: Teacher | None = None) -> None:
-        super().__init__(config, net, fabric, teacher)
-        recordable = teacher is None or teacher.recordable
+    def __init__(self, config: Config, net: Network, fabric: Fabric) -> None:
+        super().__init__(config, net, fabric)
         self.graphed: GraphedPass | None = None
-        if recordable and ops.uses_triton(next(net.parameters())):
+        if ops.uses_triton(next(net.parameters())):
             self.graphed = GraphedPass(self.gradients, net.parameters(), kept_buffers(net).values(), self.device)
         self.graphed_update = GraphedUpdate(self.update, net.parameters(), self.optimizer, self.device)
         self.compiled = False
@@ -66,11 +64,11 @@ class RecordedStep(TrainStep):
         return self.graphed_update(rate)
 
 
-def make_step(config: Config, net: Network, fabric: Fabric, teacher: Teacher | None = None) -> TrainStep:
+def make_step(config: Config, net: Network, fabric: Fabric) -> TrainStep:
     """Recorded where one GPU trains and `training.cuda_graphs` allows it."""
     alone = fabric.world_size == 1 and fabric.device.type == "cuda"
     kind = RecordedStep if alone and config.training.cuda_graphs else TrainStep
-    return kind(config, net, fabric, teacher)
+    return kind(config, net, fabric)
 
 
 class GraphedPass:

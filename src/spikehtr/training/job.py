@@ -27,12 +27,10 @@ from spikehtr.training.log import Log
 from spikehtr.training.loop import BEST, LogCallback, LogEntry, TrainingRun
 from spikehtr.training.monitoring import ProgressCallback
 from spikehtr.training.records import DATA, ENVIRONMENT, data_record, provenance, run_environment
-from spikehtr.training.teacher import Teacher, load_teacher
 from spikehtr.weights import BUNDLED, Loaded, load_model, update_notes
 
 SETTINGS, JOB = "config.yaml", "job.json"
 _ELSEWHERE = ("config", "folder", "resume")  # what of a job its notes leave out
-_PATHS = ("start", "teacher")
 _AIMS = {"bypass_penalty", "firing_penalty", "firing_target"}  # settings that ask for more than text
 
 
@@ -52,7 +50,6 @@ class Job:
     half: bool = False
     save_every: int = 500  # steps between two checkpoints; there is one after each epoch, too
     worst: int = 20  # lines shown in the report
-    teacher: Path | None = None  # a model to come close to; `training.teacher_weight` says how much that counts
     machine_lines: bool = False  # also what a model read and no person changed or confirmed
     lm: bool = False  # make a language model of the training lines, too, and put it into the model's file
 
@@ -66,16 +63,16 @@ class Job:
             raise SpikeHTRError(
                 f"{folder} does not say how its run was begun: repeat the command that began it, with --resume"
             )
-        paths = {name: Path(notes[name]) for name in _PATHS if notes.get(name) is not None}
+        start = notes["start"] and Path(notes["start"])
         # One that was stopped before its first checkpoint begins anew.
         resume, config = has_checkpoint(folder), Config.load(folder / SETTINGS)
-        return cls(config=config, folder=folder, resume=resume, **notes | paths)
+        return cls(config=config, folder=folder, resume=resume, **notes | {"start": start})
 
     def notes(self) -> dict[str, Any]:
         """What `begun` needs, beside the settings; paths as they are from anywhere."""
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _ELSEWHERE}
-        named = {name: values[name] and str(_from_anywhere(values[name])) for name in _PATHS}
-        return values | named | {"data": [_source_from_anywhere(source) for source in self.data]}
+        start = self.start and str(_from_anywhere(self.start))
+        return values | {"start": start, "data": [_source_from_anywhere(source) for source in self.data]}
 
     def claim_folder(self) -> None:
         """Make the folder, or say why it will not do; before any work."""
@@ -108,7 +105,6 @@ class Ready(NamedTuple):
 
     sets: TrainingSets
     start: Handover | None
-    teacher: Teacher | None
 
 
 def open_data(job: Job, reading: Callable[[int], None] | None, say: Callable[[str], None]) -> LineStore:
@@ -132,7 +128,7 @@ def prepare_job(
     start = starting_weights(model, job.config, sets.train.charset) if model else None
     if start and start.remark:
         say(start.remark)
-    return Ready(sets, start, load_teacher(job.teacher, job.config, sets.train.charset) if job.teacher else None)
+    return Ready(sets, start)
 
 
 def run_job(
@@ -154,7 +150,7 @@ def run_job(
     with fabric.rank_zero_first():  # one process fills the cache, the others find it
         left_out: list[str] = []
         store = open_data(job, reading, left_out.append)
-    sets, start, teacher = prepare_job(job, store, model, say, left_out)
+    sets, start = prepare_job(job, store, model, say, left_out)
     data = data_record(store, sets)
     run = TrainingRun(
         config,
@@ -165,9 +161,8 @@ def run_job(
         job.max_steps,
         job.max_minutes,
         start.weights if start else None,
-        provenance(data, job.start) | ({"teacher": job.teacher.name} if job.teacher else {}),
+        provenance(data, job.start),
         job.half,
-        teacher,
     )
     run.beat = beat
     if job.resume and (warning := run.resume()):
@@ -228,9 +223,9 @@ def _say_what_came_of_it(run: TrainingRun, sets: TrainingSets, start: Handover, 
 
 def _same_aim(job: Job, start: Config) -> bool:
     """Whether a run goes on with what its start was trained for: then the start may be the best there is. Otherwise
-    (another network, a teacher, a price on spikes) a higher error rate may well be wanted."""
+    (another network, a price on spikes) a higher error rate may well be wanted."""
     now, then = (c.training.model_dump(include=_AIMS) for c in (job.config, start))
-    return job.teacher is None and job.config.model == start.model and now == then
+    return job.config.model == start.model and now == then
 
 
 def _opening(run: TrainingRun, sets: TrainingSets) -> str:

@@ -30,7 +30,6 @@ from spikehtr.training.fabric import Fabric
 from spikehtr.training.graphs import make_step
 from spikehtr.training.monitoring import LogCallback, LogEntry, Meter, ProgressCallback, TrainingError, validation_beat
 from spikehtr.training.optim import Schedule
-from spikehtr.training.teacher import Teacher
 from spikehtr.weights import save_model
 
 BEST = "best.safetensors"
@@ -44,8 +43,7 @@ _SEED_STRIDE, _RANK_STRIDE = 1_000_003, 7_919  # keep the seeds of two runs, and
 class TrainingRun:
     """Training of one network on `train`, validated on `validation`, kept in `folder`.
 
-    `start` holds weights to begin from (by `training.finetune`), `notes` what the model file shall say of its making,
-    `teacher` a network to come close to.
+    `start` holds weights to begin from (by `training.finetune`), `notes` what the model file shall say of its making.
     """
 
     def __init__(
@@ -60,7 +58,6 @@ class TrainingRun:
         start: dict[str, Tensor] | None = None,
         notes: dict[str, Any] | None = None,
         half: bool = False,
-        teacher: Teacher | None = None,
     ) -> None:
         self.config, self.train, self.folder = config, train, folder
         self.validation = validation if validation is not None and len(validation) else None
@@ -73,8 +70,7 @@ class TrainingRun:
         self.net = build(config.model, len(train.charset))
         if start:
             self.net.load_state_dict(start)
-        self.train_step = make_step(config, self.net, self.fabric, teacher)
-        self.teacher = None if teacher is None else teacher.digest
+        self.train_step = make_step(config, self.net, self.fabric)
         self.optimizer, self.average = self.train_step.optimizer, self.train_step.average
         self.step, self.best = 0, math.inf
         self.seconds, self._since = 0.0, time.monotonic()  # of training, and when they were last counted
@@ -126,8 +122,6 @@ class TrainingRun:
                 f"{self.folder} was begun with other lines: resume with the very same data, or start a new folder"
                 + (f" with --from {self.folder / BEST}" if (self.folder / BEST).exists() else "")
             )
-        if found.state.get("teacher") != self.teacher:
-            raise TrainingError(f"{self.folder} was begun with another teacher, or none; resume with the same")
         restore(found, self.net, self.optimizer, self.average)
         best = found.state["best"]
         self.step, self.best = found.state["step"], math.inf if best is None else best
@@ -143,7 +137,6 @@ class TrainingRun:
             "limit": self.schedule.limit,
             "config": self.config.to_dict(),
             "charset": list(self.train.charset.characters),
-            "teacher": self.teacher,
             "data": self._digest,
         }
         if self.is_main:

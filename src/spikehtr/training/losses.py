@@ -34,7 +34,6 @@ class Losses(NamedTuple):
     aux: Tensor
     kl: Tensor
     bypass: Tensor
-    teacher: Tensor
 
 
 def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor, part: Share | None = None) -> Tensor:
@@ -60,25 +59,10 @@ def symmetric_kl(
     log_p = (at_least_fp32(main) / temperature).log_softmax(-1)
     log_q = (at_least_fp32(aux) / temperature).log_softmax(-1)
     skl = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2  # [B, L]
-    return _mean_over_frames(skl, lengths, part)
-
-
-def distillation(logits: Tensor, lengths: Tensor, wanted: Tensor, part: Share | None = None) -> Tensor:
-    """Mean over valid frames of KL(q | p): p the network's posteriors, q a teacher's of the same frames.
-
-    logits [B, L, V], lengths [B], q = `wanted` [B, L, V] -> scalar
-    """
-    log_p = at_least_fp32(logits).log_softmax(-1)
-    kl: Tensor = (torch.special.xlogy(wanted, wanted) - wanted * log_p).sum(-1)  # [B, L]
-    return _mean_over_frames(kl, lengths, part)
-
-
-def _mean_over_frames(values: Tensor, lengths: Tensor, part: Share | None) -> Tensor:
-    """The mean of values [B, L] over valid frames; of a shared batch, this device's part of it."""
-    mask = valid_mask(lengths, values.shape[1])
+    mask = valid_mask(lengths, skl.shape[1])
     if part is None:
-        return (values * mask).sum() / mask.sum()
-    return (values * mask * part.own[:, None]).sum() / part.frames
+        return (skl * mask).sum() / mask.sum()
+    return (skl * mask * part.own[:, None]).sum() / part.frames
 
 
 def bypass_penalty(net: nn.Module) -> Tensor:
@@ -96,12 +80,10 @@ def spike_htr_loss(
     net: Network,
     config: TrainingConfig,
     part: Share | None = None,
-    wanted: Tensor | None = None,
 ) -> Losses:
-    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalties on alpha and firing, + distillation).
+    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalties on alpha and firing).
 
-    A network without an auxiliary head has 0 for the two terms that need one. `wanted` [B, L, V]: a teacher's
-    posteriors, where there is one.
+    A network without an auxiliary head has 0 for the two terms that need one.
     """
     main = ctc(out.logits, out.lengths, targets, target_lengths, part)
     aux = kl = torch.zeros_like(main)
@@ -112,8 +94,4 @@ def spike_htr_loss(
     total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
     if config.firing_penalty:
         total = total + config.firing_penalty * (expected_firing(net) - config.firing_target).clamp(min=0)
-    teacher = torch.zeros_like(main)
-    if wanted is not None:
-        teacher = distillation(out.logits, out.lengths, wanted, part)
-        total = total + config.teacher_weight * teacher
-    return Losses(total, main, aux, kl, bypass, teacher)
+    return Losses(total, main, aux, kl, bypass)

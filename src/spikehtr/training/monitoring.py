@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spikehtr.training.loop import TrainingRun
 
 BAD_LINES = "bad-lines.txt"
-MEASURED = ("loss", "ctc", "aux", "kl", "teacher", "keep_ratio", "gradient")
+MEASURED = ("loss", "ctc", "aux", "kl", "keep_ratio", "gradient")
 
 
 class TrainingError(SpikeHTRError):

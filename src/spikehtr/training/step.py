@@ -15,14 +15,12 @@ from torch import Tensor
 from spikehtr.config import Config
 from spikehtr.data.augment import augment, without_ink
 from spikehtr.data.batching import Batch, Indices
-from spikehtr.errors import SpikeHTRError
 from spikehtr.model.masking import valid_mask
 from spikehtr.model.network import Network, Output
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.losses import Share, spike_htr_loss
 from spikehtr.training.optim import WeightAverage, make_optimizer
-from spikehtr.training.teacher import Teacher
 
 
 class Prepared(NamedTuple):
@@ -51,18 +49,11 @@ def prepare(batch: Batch, config: Config) -> Prepared:
 class TrainStep:
     """A network with its optimiser and its average; called, it takes one step on a batch that is still on the host."""
 
-    def __init__(self, config: Config, net: Network, fabric: Fabric, teacher: Teacher | None = None) -> None:
-        self.config, self.fabric = config, fabric
-        self.net, self.teacher = net, teacher
-        if teacher is not None and config.data.augment.blank > 0:
-            raise SpikeHTRError(
-                "a teacher may find letters on empty paper: set data.augment.blank to 0, or do without it"
-            )
+    def __init__(self, config: Config, net: Network, fabric: Fabric) -> None:
+        self.config, self.net, self.fabric = config, net, fabric
         self.forward: Callable[..., Output] = fabric.setup_module(net)  # moves the network to the device
         self.optimizer = make_optimizer(net, config.training)
         self.average = WeightAverage(net, config.training.ema_decay)
-        if teacher is not None:
-            teacher.to(next(net.parameters()))
 
     @property
     def device(self) -> torch.device:
@@ -102,9 +93,8 @@ class TrainStep:
         """What is minimised, and the numbers of MEASURED but the last."""
         out = self.forward(given.images, given.widths, given.min_lengths)
         part = None if indices is None else self._part(out, indices)
-        wanted = self._wanted(given, out)
-        losses = spike_htr_loss(out, given.targets, given.target_lengths, self.net, self.config.training, part, wanted)
-        parts = (losses.total, losses.main, losses.aux, losses.kl, losses.teacher, out.keep_ratio.mean())
+        losses = spike_htr_loss(out, given.targets, given.target_lengths, self.net, self.config.training, part)
+        parts = (losses.total, losses.main, losses.aux, losses.kl, out.keep_ratio.mean())
         return losses.total, torch.stack([value.detach().float() for value in parts])
 
     def update(self) -> Tensor:
@@ -112,13 +102,6 @@ class TrainStep:
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.config.training.clip_norm)
         self.optimizer.step()
         return norm.detach()
-
-    def _wanted(self, given: Prepared, out: Output) -> Tensor | None:
-        """What the teacher says of the frames of `out`: [B, L, V]"""
-        if self.teacher is None:
-            return None
-        with self.fabric.autocast():
-            return self.teacher(given.images, given.widths, out.spans, self.net.config.reducer.longest)
 
     def _part(self, out: Output, indices: Indices) -> Share | None:
         """What this device's lines count for, where several share the batch."""

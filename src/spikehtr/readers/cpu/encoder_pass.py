@@ -70,22 +70,20 @@ class MixBlock:
         return self._spikes_first(run, x, found, sums) if self.first else self._paper(run, x, sums)
 
     def _paper(self, run: Products, x: Map, sums: str | None) -> Floats | None:
-        shape = (x.steps, x.height, x.width, x.channels)
         raw, affine = self.dw.spread(run, x, "raw")
         found = fire(run, raw, affine, self.dw.neuron, x, self.dw.alpha, x, "sums.x")
         assert self.norm is not None
         assert found is not None
-        normed = run.map("normed", shape, self.pw1.layer, dense=False)
+        normed = run.map("normed", x.shape, self.pw1.layer, dense=False)
         fire(run, x, self.norm(run, found, x), PLAIN, normed)
         return self._pointwise(run, x, normed, sums, self.pw2.neuron, self.pw2.alpha)
 
     def _spikes_first(self, run: Products, x: Map, found: Floats | None, sums: str | None) -> Floats | None:
-        shape = (x.steps, x.height, x.width, x.channels)
-        spikes = run.map("normed", shape)
+        spikes = run.map("normed", x.shape)
         self.dw.fire_first(run, x, found, spikes)
         raw, affine = self.dw.spread(run, spikes, "raw")
         found = fire(run, raw, affine, PLAIN, x, 0.0, x, "sums.x")
-        spikes = run.map("normed", shape, self.pw1.layer, dense=False)
+        spikes = run.map("normed", x.shape, self.pw1.layer, dense=False)
         self.pw1.fire_first(run, x, found, spikes)
         return self._pointwise(run, x, spikes, sums, PLAIN, 0.0)
 
@@ -94,8 +92,7 @@ class MixBlock:
     ) -> Floats | None:
         raw, affine = self.pw1.multiply(run, read, "wide")
         neuron = self.pw2.neuron if self.first else self.pw1.neuron
-        shape = (raw.steps, raw.height, raw.width, raw.channels)
-        spikes = run.map("spikes", shape, self.pw2.layer, dense=False, burst=neuron.burst)
+        spikes = run.map("spikes", raw.shape, self.pw2.layer, dense=False, burst=neuron.burst)
         fire(run, raw, affine, neuron, spikes)
         raw, affine = self.pw2.multiply(run, spikes, "raw")
         return fire(run, raw, affine, last, x, alpha, x, sums)
@@ -116,14 +113,14 @@ class StageRun:
     def __call__(
         self, run: Products, x: Map, found: Floats | None, name: str, sums: str | None
     ) -> tuple[Map, Floats | None]:
-        conv, shape = self.conv, (x.steps, x.height, x.width, x.channels)
+        conv = self.conv
         if self.first:
-            read = run.map("normed", shape, conv.layer, dense=False)
+            read = run.map("normed", x.shape, conv.layer, dense=False)
             conv.fire_first(run, x, found, read)
         else:
             read = to_form(run, x, conv.layer, "normed")
         raw, affine = conv.multiply(run, read, "raw")
-        out = run.map(name, (raw.steps, raw.height, raw.width, raw.channels))
+        out = run.map(name, raw.shape)
         last = len(self.blocks)
         wanted = [sums if self.first or number == last else None for number in range(last + 1)]
         found = fire(run, raw, affine, PLAIN if self.first else conv.neuron, out, conv.alpha, None, wanted[0])
@@ -235,12 +232,11 @@ class EncoderRun:
             gates[:] = 1.0
             return gates
         height, width = gray.shape
-        c = coder.config
         run.call(
             "ink",
             gray=pointer(gray),
             gates=pointer(gates),
-            memory=pointer(run.memory.take("ink", 8 * height * (width + 2 * c.edge_scale))),
+            memory=pointer(run.memory.take("ink", 8 * height * (width + 2 * coder.numbers.edge_scale))),
             theta=pointer(self.schedule[0]),
             sharpness=pointer(self.schedule[1]),
             weight=pointer(self.schedule[2]),
@@ -249,29 +245,17 @@ class EncoderRun:
             width=width,
             stride_h=self.stem_stride[0],
             stride_w=self.stem_stride[1],
-            blur=c.blur,
-            density=c.density,
-            edge_scale=c.edge_scale,
-            q_low=c.q_low,
-            q_high=c.q_high,
-            q_edge=c.q_edge,
-            kappa_int=c.kappa_int,
-            tau_int=c.tau_int,
-            kappa_edge=c.kappa_edge,
-            tau_edge=c.tau_edge,
-            kappa_density=c.kappa_density,
-            tau_density=c.tau_density,
-            gamma_density=c.gamma_density,
+            **coder.numbers._asdict(),
         )
         return gates
 
     def _fuse(self, run: Products, f2: Map, sums2: Floats, f3: Map, sums3: Floats) -> None:
         assert self.fusion is not None
         down = self.fusion.down
-        fine = run.map("normed", (f2.steps, f2.height, f2.width, f2.channels), self.proj, dense=False)
+        fine = run.map("normed", f2.shape, self.proj, dense=False)
         fire(run, f2, self.norm_detail(run, sums2, f2), PLAIN, fine)
         detail, _ = run.product(self.proj, fine, "wide")
-        coarse = run.map("normed", (f3.steps, f3.height, f3.width, f3.channels), self.gate, dense=False)
+        coarse = run.map("normed", f3.shape, self.gate, dense=False)
         fire(run, f3, self.norm_gate(run, sums3, f3), PLAIN, coarse)
         gate, _ = run.product(self.gate, coarse, "raw")
         run.call(
@@ -299,10 +283,7 @@ class EncoderRun:
             readout=pointer(self.readout),
             attended=pointer(attended.dense),
             largest=pointer(largest.dense),
-            steps=f3.steps,
-            height=f3.height,
-            width=f3.width,
-            channels=f3.channels,
+            **f3.sizes,
             hidden_channels=hidden.channels,
         )
         if self.nudge.mode == TILES:

@@ -64,6 +64,15 @@ class Map:
     def positions(self) -> int:
         return self.height * self.width
 
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return self.steps, self.height, self.width, self.channels
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """As compiled functions name them."""
+        return {"steps": self.steps, "height": self.height, "width": self.width, "channels": self.channels}
+
     def forms(self) -> dict[str, int | None]:
         return {name: pointer(getattr(self, name)) for name in ("half", "fired", "counts")}
 
@@ -151,10 +160,7 @@ def layer_source(layer: Layer, x: Map) -> Structure:
     return Source(
         dense=pointer(x.dense),
         **x.forms(),
-        steps=x.steps,
-        height=x.height,
-        width=x.width,
-        channels=x.channels,
+        **x.sizes,
         kernel_h=layer.kernel[0],
         kernel_w=layer.kernel[1],
         stride_h=layer.stride[0],

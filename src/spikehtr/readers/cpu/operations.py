@@ -98,17 +98,14 @@ def depthwise(
     run: Products, x: Map, taps: Floats, kernel: tuple[int, int], name: str, sums: Floats | None = None
 ) -> Map:
     """Each channel of x [T, H, W, C] by itself, taps [kh kw, C] -> same shape; sums, a block a row, where asked for."""
-    out = run.map(name, (x.steps, x.height, x.width, x.channels))
+    out = run.map(name, x.shape)
     run.call(
         "depthwise",
         x=pointer(x.dense),
         weight=pointer(taps),
         out=pointer(out.dense),
         sums=pointer(sums),
-        steps=x.steps,
-        height=x.height,
-        width=x.width,
-        channels=x.channels,
+        **x.sizes,
         kernel_h=kernel[0],
         kernel_w=kernel[1],
     )
@@ -126,7 +123,7 @@ def to_form(run: Products, x: Map, layer: Layer, name: str) -> Map:
     """x in the form `layer` reads; itself where that is single numbers."""
     if layer.mode != TILES:
         return x
-    out = run.map(name, (x.steps, x.height, x.width, x.channels), layer, dense=False)
+    out = run.map(name, x.shape, layer, dense=False)
     elementwise(run, COPY, x, out=x, forms=out)
     return out
 
