@@ -30,7 +30,7 @@ def test_confidences_and_alternatives_of_a_character_add_up_to_at_most_one() -> 
     decoder = BeamDecoder(CHARSET, small_model(4))
     logits, lengths = random_logits(3, 4, 25, len(CHARSET))
     for line in decoder.begin(logits, lengths)():
-        assert len(line.spans) == len(line.confidences) == len(line.alternatives) == len(line.choices)
+        assert len(line.spans) == len(line.confidences) == len(line.alternatives)
         for confidence, others in zip(line.confidences, line.alternatives, strict=True):
             assert 0 < confidence <= 1
             assert confidence + sum(share for _, share in others) <= 1 + 1e-9
@@ -61,7 +61,7 @@ def test_without_the_native_functions_the_text_is_the_same(
 
         on_device = DeviceScorer(decoder.scorer, torch.device("cpu"))
         candidates = Candidates.of(logits, lengths, decoder.options)
-        found = decoder._decoded(search_on_device(candidates, on_device, decoder.scorer, decoder.options))
+        found = decoder.decoded(search_on_device(candidates, on_device, decoder.scorer, decoder.options))
     else:
         monkeypatch.setattr(decoders, "_has_native", lambda: False)
         found = decoder.begin(logits, lengths)()

@@ -15,7 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spikehtr.decoding.beam import Choices
 from spikehtr.decoding.greedy import Decoded
+
+Floats = NDArray[np.float64]
 
 
 class Sureness(NamedTuple):
@@ -36,7 +39,7 @@ def sureness(
     out = []
     for row, (line, n) in enumerate(zip(decoded, lengths.tolist(), strict=True)):
         frames = chosen[:, row, :n]  # [K, l_b]
-        if line.choices:
+        if line.choices is not None:
             out.append(sureness_of_choices(line, temperatures))
             continue
         characters = [np.exp(frames[:, span.start : span.end].max(1)) for span in line.spans]
@@ -47,15 +50,25 @@ def sureness(
 
 def sureness_of_choices(line: Decoded, temperatures: Sequence[float]) -> Sureness:
     """The same of a line that a search with a language model chose."""
-    characters = np.zeros((len(line.choices), len(temperatures)), np.float32)
-    divisors = np.array(temperatures)[:, None]
-    for place, choice in enumerate(line.choices):
-        characters[place] = softmax(choice.log_weights / divisors)[:, choice.chosen]
+    assert line.choices is not None
+    found = [of_chosen(shares_of(line.choices, temperature), line.choices) for temperature in temperatures]
+    characters = np.stack(found, 1).astype(np.float32)  # [C, K]
     return Sureness(line.text, characters, characters.sum(0) / max(1, len(characters)))
 
 
-def softmax(log_weights: NDArray[np.float64], temperature: float = 1.0) -> NDArray[np.float64]:
+def shares_of(choices: Choices, temperature: float) -> Floats:
+    """[C, K], how likely each candidate is."""
+    return softmax(choices.log_weights, temperature)
+
+
+def of_chosen(shares: Floats, choices: Choices) -> Floats:
+    """[C], of the characters that were read."""
+    return shares[np.arange(len(shares)), choices.chosen]
+
+
+def softmax(log_weights: Floats, temperature: float = 1.0) -> Floats:
     """Over the last axis."""
-    shares = np.exp((log_weights - log_weights.max(-1, keepdims=True)) / temperature)
-    found: NDArray[np.float64] = shares / shares.sum(-1, keepdims=True)
+    highest = log_weights.max(-1, keepdims=True) if log_weights.size else 0.0
+    shares = np.exp((log_weights - highest) / temperature)
+    found: Floats = shares / shares.sum(-1, keepdims=True)
     return found

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spikehtr.assets import LANGUAGE_MODEL
-from spikehtr.decoding.beam import BeamOptions, Candidates, Scorer, SearchedLine, search_reference
+from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Scorer, SearchedLine, search_reference
 from spikehtr.decoding.beam_native import search_native
 from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
-from spikehtr.decoding.confidence import softmax
+from spikehtr.decoding.confidence import of_chosen, shares_of
 from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
 from spikehtr.ops.host_copy import HostCopy
-from spikehtr.text import BLANK, CharacterSpan, Charset
+from spikehtr.text import CharacterSpan, Charset
 
 NO_MODEL, BUNDLED = "none", "bundled"
 LEAST = 0.01  # alternatives less likely than this are not named
@@ -62,9 +65,15 @@ class BeamDecoder:
         self.charset, self.model, self.temperature = charset, model, temperature
         self.options = options or tuned_options(model)
         self.scorer = Scorer(model, model.tokens_of(charset))
+        self._names = ("", *charset.characters)  # of labels; the blank stands for nothing
         tuned = model.notes.get("tuned", {})
         self.confidence_temperature = float(tuned.get("confidence_temperature", 1.5))
         self.confidence_share = float(tuned.get("confidence_share", 0.5))
+
+    @cached_property
+    def _beside(self) -> ThreadPoolExecutor:
+        """Searches a GPU's batch while the host makes results of the one before and sends the next."""
+        return ThreadPoolExecutor(1, "spikehtr-beam")
 
     @property
     def about(self) -> dict[str, Any]:
@@ -76,19 +85,59 @@ class BeamDecoder:
         candidates = Candidates.of(logits / self.temperature, lengths, self.options)
         if candidates.log_probs.is_cuda and not _has_native():
             scorer = DeviceScorer(self.scorer, candidates.log_probs.device)
-            return lambda: self._decoded(search_on_device(candidates, scorer, self.scorer, self.options))
+            return lambda: self.decoded(search_on_device(candidates, scorer, self.scorer, self.options))
         copies = [HostCopy(part) for part in candidates]
-        return lambda: self.search(Candidates(*(copy.wait() for copy in copies)))
+
+        def search() -> list[Decoded]:
+            return self.search(Candidates(*(copy.wait() for copy in copies)))
+
+        return self._beside.submit(search).result if logits.is_cuda else search
 
     def search(self, candidates: Candidates) -> list[Decoded]:
         """For candidates on the host."""
         search = search_native if _has_native() else search_reference
-        return self._decoded(search(candidates, self.scorer, self.options))
+        return self.decoded(search(candidates, self.scorer, self.options))
 
-    def _decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
-        share, temperature = self.confidence_share, self.confidence_temperature
-        shared = [line._replace(choices=[choice.with_share(share) for choice in line.choices]) for line in lines]
-        return [_decoded(line, self.charset, temperature) for line in shared]
+    def decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
+        """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""
+        sizes = [len(line.choices.chosen) for line in lines]
+        joined = Choices.joined([line.choices for line in lines]).with_share(self.confidence_share)
+        shares = shares_of(joined, self.confidence_temperature)
+        sure, others = of_chosen(shares, joined).tolist(), self._alternatives(joined, shares)
+        characters = [self._names[label] for label in of_chosen(joined.labels, joined).tolist()]
+        spans = list(map(CharacterSpan, characters, *joined.spans.T.tolist()))
+        out, first = [], 0
+        for line, choices, size in zip(lines, joined.split(sizes), sizes, strict=True):
+            own = slice(first, first := first + size)
+            mean = sum(sure[own]) / max(1, size)
+            out.append(Decoded(spans[own], sure[own], mean, tuple(others[own]), self._texts(line), choices))
+        return out
+
+    def _alternatives(self, choices: Choices, shares: NDArray[np.float64]) -> list[tuple[tuple[str, float], ...]]:
+        """Of each character: what else it may be, likeliest first."""
+        shares = shares.copy()
+        np.put_along_axis(shares, choices.chosen[:, None], 0.0, 1)
+        rows, columns = np.nonzero(shares >= LEAST)
+        order = np.lexsort((-shares[rows, columns], rows))
+        rows, columns = rows[order], columns[order]
+        found: list[tuple[tuple[str, float], ...]] = [()] * len(shares)
+        named = zip(rows.tolist(), choices.labels[rows, columns].tolist(), shares[rows, columns].tolist(), strict=True)
+        for row, label, share in named:
+            found[row] = (*found[row], (self._names[label], share))
+        return found
+
+    def _texts(self, line: SearchedLine) -> tuple[tuple[str, float], ...]:
+        """Other texts of a line, likeliest first."""
+        if len(line.hypotheses) < 2:
+            return ()
+        best = line.hypotheses[0].score
+        weights = [math.exp((h.score - best) / self.confidence_temperature) for h in line.hypotheses]
+        total = math.fsum(weights)
+        return tuple(
+            ("".join([self._names[label] for label in h.labels]), weight / total)
+            for h, weight in zip(line.hypotheses[1:], weights[1:], strict=True)
+            if weight >= LEAST * total
+        )
 
 
 def tuned_options(
@@ -133,26 +182,3 @@ def _has_native() -> bool:
     except SpikeHTRError:
         return False
     return True
-
-
-def _decoded(line: SearchedLine, charset: Charset, temperature: float) -> Decoded:
-    def text_of(labels: Sequence[int]) -> str:
-        return "".join(charset.characters[label - 1] for label in labels)
-
-    best = line.hypotheses[0].labels
-    spans = [
-        CharacterSpan(charset.characters[label - 1], choice.start, choice.end)
-        for label, choice in zip(best, line.choices, strict=True)
-    ]
-    confidences, alternatives = [], []
-    for choice in line.choices:
-        shares = softmax(choice.log_weights, temperature).tolist()
-        confidences.append(shares.pop(choice.chosen))
-        labels = np.delete(choice.labels, choice.chosen).tolist()
-        others = sorted(((p, o) for p, o in zip(shares, labels, strict=True) if p >= LEAST), reverse=True)
-        alternatives.append(tuple(("" if o == BLANK else charset.characters[o - 1], p) for p, o in others))
-    shares = softmax(np.array([h.score for h in line.hypotheses]), temperature).tolist()
-    texts = [(text_of(h.labels), share) for h, share in zip(line.hypotheses[1:], shares[1:], strict=True)]
-    texts = [(text, share) for text, share in texts if share >= LEAST]
-    mean = sum(confidences) / max(1, len(confidences))
-    return Decoded(spans, confidences, mean, tuple(alternatives), tuple(texts), tuple(line.choices))
