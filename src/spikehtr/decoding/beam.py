@@ -97,7 +97,7 @@ class Choices(NamedTuple):
     """What else could stand in place of each of C characters: the candidates of its clearest frame, and how likely.
 
     The weights are of the frame and of the language model, of the candidate and of the characters after it; the blank
-    stands for leaving the character out. `confidence.shares_of` makes probabilities of them.
+    stands for leaving the character out.
     """
 
     spans: NDArray[np.int32]  # [C, 2], frames [start, end) that spelled the character
@@ -105,12 +105,6 @@ class Choices(NamedTuple):
     log_probs: NDArray[np.float32]  # [C, K], of the frame alone
     log_weights: NDArray[np.float64]  # [C, K]; -inf where there are no more candidates
     chosen: NDArray[np.int64]  # [C], the place of the character that was read among them
-
-    def with_share(self, share: float) -> Choices:
-        """With the language model's part of the weights lowered: it has seen the characters around as well, which may
-        be wrong themselves, and would be too sure."""
-        log_probs = np.where(np.isfinite(self.log_weights), self.log_probs, 0.0)
-        return self._replace(log_weights=log_probs + share * (self.log_weights - log_probs))
 
     @classmethod
     def joined(cls, parts: Sequence[Choices]) -> Choices:

@@ -18,7 +18,7 @@ from spikehtr.assets import LANGUAGE_MODEL
 from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Scorer, SearchedLine, search_reference
 from spikehtr.decoding.beam_native import search_native
 from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
-from spikehtr.decoding.confidence import of_chosen, shares_of
+from spikehtr.decoding.confidence import Calibration, Sureness, evidence_of, shares_of
 from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
@@ -34,15 +34,12 @@ class Decoder(Protocol):
 
     charset: Charset
     temperature: float  # that the logits are divided by
-    confidence_temperature: float  # of confidences beside that, where frames do not give them
 
     def begin(self, logits: Tensor, lengths: Tensor) -> Callable[[], list[Decoded]]: ...
 
 
 class GreedyDecoder:
     """The likeliest label of each frame."""
-
-    confidence_temperature = 1.0
 
     def __init__(self, charset: Charset, temperature: float = 1.0) -> None:
         self.charset, self.temperature = charset, temperature
@@ -66,9 +63,7 @@ class BeamDecoder:
         self.options = options or tuned_options(model)
         self.scorer = Scorer(model, model.tokens_of(charset))
         self._names = ("", *charset.characters)  # of labels; the blank stands for nothing
-        tuned = model.notes.get("tuned", {})
-        self.confidence_temperature = float(tuned.get("confidence_temperature", 1.5))
-        self.confidence_share = float(tuned.get("confidence_share", 0.5))
+        self.calibration = tuned_calibration(model)
 
     @cached_property
     def _beside(self) -> ThreadPoolExecutor:
@@ -79,7 +74,23 @@ class BeamDecoder:
     def about(self) -> dict[str, Any]:
         """What figures depend on, ready for JSON."""
         sources = [source.get("name") for source in self.model.notes.get("sources", [])]
-        return {"sources": sources, "order": self.model.order, "ngrams": self.model.arcs, **asdict(self.options)}
+        return {
+            "sources": sources,
+            "order": self.model.order,
+            "ngrams": self.model.arcs,
+            **asdict(self.options),
+            "tuned": "tuned" in self.model.notes,
+        }
+
+    def sureness(self, lines: Sequence[Decoded]) -> list[Sureness]:
+        """How sure of each line, not calibrated and calibrated."""
+        out = []
+        for line in lines:
+            assert line.choices is not None
+            raw = shares_of(line.choices)[np.arange(len(line.spans)), line.choices.chosen]
+            both = np.stack([raw, line.confidences], 1).astype(np.float32)  # [C, 2]
+            out.append(Sureness(line.text, both, both.sum(0) / max(1, len(both))))
+        return out
 
     def begin(self, logits: Tensor, lengths: Tensor) -> Callable[[], list[Decoded]]:
         candidates = Candidates.of(logits / self.temperature, lengths, self.options)
@@ -101,10 +112,11 @@ class BeamDecoder:
     def decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
         """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""
         sizes = [len(line.choices.chosen) for line in lines]
-        joined = Choices.joined([line.choices for line in lines]).with_share(self.confidence_share)
-        shares = shares_of(joined, self.confidence_temperature)
-        sure, others = of_chosen(shares, joined).tolist(), self._alternatives(joined, shares)
-        characters = [self._names[label] for label in of_chosen(joined.labels, joined).tolist()]
+        joined = Choices.joined([line.choices for line in lines])
+        confidences = self.calibration.confidences(evidence_of(joined, sizes))
+        sure, others = confidences.tolist(), self._alternatives(joined, confidences)
+        chosen = joined.labels[np.arange(len(sure)), joined.chosen]
+        characters = [self._names[label] for label in chosen.tolist()]
         spans = list(map(CharacterSpan, characters, *joined.spans.T.tolist()))
         out, first = [], 0
         for line, choices, size in zip(lines, joined.split(sizes), sizes, strict=True):
@@ -113,10 +125,12 @@ class BeamDecoder:
             out.append(Decoded(spans[own], sure[own], mean, tuple(others[own]), self._texts(line), choices))
         return out
 
-    def _alternatives(self, choices: Choices, shares: NDArray[np.float64]) -> list[tuple[tuple[str, float], ...]]:
-        """Of each character: what else it may be, likeliest first."""
-        shares = shares.copy()
+    def _alternatives(self, choices: Choices, confidences: NDArray[np.float64]) -> list[tuple[tuple[str, float], ...]]:
+        """Of each character: what else it may be, likeliest first; they share what is left of 1."""
+        shares = shares_of(choices)
         np.put_along_axis(shares, choices.chosen[:, None], 0.0, 1)
+        total = shares.sum(1)
+        shares *= (np.divide(1 - confidences, total, out=np.zeros_like(total), where=total > 0))[:, None]
         rows, columns = np.nonzero(shares >= LEAST)
         order = np.lexsort((-shares[rows, columns], rows))
         rows, columns = rows[order], columns[order]
@@ -131,7 +145,8 @@ class BeamDecoder:
         if len(line.hypotheses) < 2:
             return ()
         best = line.hypotheses[0].score
-        weights = [math.exp((h.score - best) / self.confidence_temperature) for h in line.hypotheses]
+        slope = self.calibration.search + self.calibration.frame + self.calibration.around
+        weights = [math.exp((h.score - best) * slope) for h in line.hypotheses]
         total = math.fsum(weights)
         return tuple(
             ("".join([self._names[label] for label in h.labels]), weight / total)
@@ -149,6 +164,12 @@ def tuned_options(
     return replace(
         BeamOptions(), **{name: value for name, value in (asked | {"beam": beam}).items() if value is not None}
     )
+
+
+def tuned_calibration(model: LanguageModel) -> Calibration:
+    """That was fitted on validation lines, or what usually does."""
+    noted = model.notes.get("tuned", {}).get("calibration", {})
+    return Calibration(**{name: float(noted[name]) for name in Calibration._fields if name in noted})
 
 
 def decoder_for(
