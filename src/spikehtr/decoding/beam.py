@@ -113,7 +113,10 @@ class Choices(NamedTuple):
     def split(self, sizes: Sequence[int]) -> list[Choices]:
         """The inverse of `joined`."""
         ends = list(accumulate(sizes))
-        return [Choices(*(part[end - size : end] for part in self)) for size, end in zip(sizes, ends, strict=True)]
+        return [
+            Choices(*(part[end - size : end] for part in self))  # type: ignore[arg-type]
+            for size, end in zip(sizes, ends, strict=True)
+        ]
 
 
 class SearchedLine(NamedTuple):

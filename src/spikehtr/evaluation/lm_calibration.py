@@ -14,6 +14,7 @@ from spikehtr.decoding.greedy import Decoded
 from spikehtr.evaluation.calibration import (
     CERTAIN,
     FEW,
+    Floats,
     calibration_error,
     equal_items,
     judge_characters,
@@ -55,10 +56,10 @@ def fit_calibration(references: Sequence[str], lines: Sequence[Decoded]) -> Cali
         of_words = of_words.index_add(0, judged.word, log_sure)[:-1]
         loss = _log_loss(log_sure[judged.kept], judged.right) + _log_loss(of_words, judged.words_right)
         loss = (loss + _STIFFNESS * (weights - usual).square().sum()) / len(judged.right)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss
 
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    optimiser.step(closure)
     return Calibration(*weights.tolist())
 
 
@@ -89,19 +90,19 @@ def _judge(references: Sequence[str], lines: Sequence[Decoded]) -> _Judged:
                 word[first + place] = number
         words_right += equal_items(reference.split(), ["".join(text[place] for place in own) for own in words])
     evidence = np.concatenate([_evidence(line) for line in lines]) if lines else np.zeros((0, 4))
-    words = torch.tensor(word, dtype=torch.int64)
+    word_of = torch.tensor(word, dtype=torch.int64)
     return _Judged(
         torch.from_numpy(evidence),
         torch.tensor(kept, dtype=torch.int64),
         torch.tensor(right, dtype=torch.float64),
-        words.where(words >= 0, torch.tensor(len(words_right))),
+        word_of.where(word_of >= 0, torch.tensor(len(words_right))),
         torch.tensor(words_right, dtype=torch.float64),
     )
 
 
-def _evidence(line: Decoded) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _evidence(line: Decoded) -> Floats:
     assert line.choices is not None
-    return evidence_of(line.choices, [len(line.spans)])  # type: ignore[return-value]
+    return evidence_of(line.choices, [len(line.spans)])
 
 
 def _log_loss(log_sure: Tensor, right: Tensor) -> Tensor:
