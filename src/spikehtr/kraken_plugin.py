@@ -20,7 +20,8 @@ from torch import nn
 from spikehtr.config import Config
 from spikehtr.data.geometry import FittedLine, cut_line
 from spikehtr.data.images import to_gray
-from spikehtr.export.kraken_files import MINIMUM
+from spikehtr.decoding.decoders import decoder_for
+from spikehtr.export.kraken_files import MINIMUM, LanguageModelBuffers
 from spikehtr.pages.word_boxes import slice_box
 from spikehtr.readers import Precision, make_reader
 from spikehtr.readers.line_reader import POOLED_BATCHES, LineReader
@@ -34,13 +35,24 @@ class SpikeHTRModel(nn.Module, RecognitionBaseModel):  # type: ignore[misc]
 
     _kraken_min_version: ClassVar[str] = MINIMUM
 
-    def __init__(self, config: dict[str, Any], charset: Sequence[str], temperature: float = 1.0, **others: Any) -> None:
-        """`others`: what else stands in the file, kept for whom it may concern when kraken writes the model again."""
+    def __init__(
+        self,
+        config: dict[str, Any],
+        charset: Sequence[str],
+        temperature: float = 1.0,
+        language_model: dict[str, Any] | None = None,
+        **others: Any,
+    ) -> None:
+        """`language_model`: what `LanguageModelBuffers` is made of, where the file has one. `others`: what else stands
+        in the file, kept for whom it may concern when kraken writes the model again."""
         super().__init__()
         self.config, self.charset = Config.from_dict(config, "the model's file"), Charset(tuple(charset))
         self.net = build(self.config.model, len(self.charset))
         self.user_metadata = others | {"config": config, "charset": list(charset), "temperature": temperature}
         self.user_metadata.pop("model_type", None)
+        self.language_model = LanguageModelBuffers(language_model) if language_model else None
+        if language_model:
+            self.user_metadata["language_model"] = language_model
         self._inference: Any = None
         self._recognizer: LineReader | None = None
         self._ready: tuple[Any, Precision, float] | None = None  # what the recogniser was made for
@@ -61,7 +73,11 @@ class SpikeHTRModel(nn.Module, RecognitionBaseModel):  # type: ignore[misc]
         self._inference = config
         if self._recognizer is None or self._ready != (device, precision, temperature):
             reader = make_reader(self.net.to(device).eval(), precision)
-            self._recognizer = LineReader(self.net, self.config, self.charset, temperature, reader=reader)
+            carried = self.language_model.model() if self.language_model else None
+            decoder = decoder_for(self.charset, temperature, carried=carried)
+            self._recognizer = LineReader(
+                self.net, self.config, self.charset, temperature, reader=reader, decoder=decoder
+            )
             self._ready = device, precision, temperature
 
     def predict(self, im: Image.Image, segmentation: Any) -> Iterator[Any]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lm_help import random_logits, small_model
 from safetensors import safe_open
 
@@ -14,7 +16,7 @@ from conftest import micro
 from spikehtr.assets import LANGUAGE_MODEL
 from spikehtr.decoding import decoders
 from spikehtr.decoding.beam import BeamOptions
-from spikehtr.decoding.confidence import sureness
+from spikehtr.decoding.confidence import Calibration, shares_of
 from spikehtr.decoding.decoders import BeamDecoder, GreedyDecoder, decoder_for, tuned_options
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.decoding.language_model import LanguageModel
@@ -30,7 +32,7 @@ def test_confidences_and_alternatives_of_a_character_add_up_to_at_most_one() -> 
     decoder = BeamDecoder(CHARSET, small_model(4))
     logits, lengths = random_logits(3, 4, 25, len(CHARSET))
     for line in decoder.begin(logits, lengths)():
-        assert len(line.spans) == len(line.confidences) == len(line.alternatives) == len(line.choices)
+        assert len(line.spans) == len(line.confidences) == len(line.alternatives)
         for confidence, others in zip(line.confidences, line.alternatives, strict=True):
             assert 0 < confidence <= 1
             assert confidence + sum(share for _, share in others) <= 1 + 1e-9
@@ -38,14 +40,29 @@ def test_confidences_and_alternatives_of_a_character_add_up_to_at_most_one() -> 
         assert line.text not in [text for text, _ in line.texts]
 
 
-def test_at_the_decoders_own_temperature_sureness_is_its_confidences() -> None:
+def test_sureness_is_that_of_the_search_and_then_the_calibrated_one() -> None:
     decoder = BeamDecoder(CHARSET, small_model(4))
     logits, lengths = random_logits(5, 3, 25, len(CHARSET))
     lines = decoder.begin(logits, lengths)()
-    for line, sure in zip(lines, sureness(logits, lengths, lines, [decoder.confidence_temperature, 2.0]), strict=True):
-        assert sure.characters[:, 0] == pytest.approx(line.confidences)
-        assert sure.line[0] == pytest.approx(line.confidence)
+    for line, sure in zip(lines, decoder.sureness(lines), strict=True):
         assert sure.text == line.text
+        assert sure.characters[:, 1] == pytest.approx(line.confidences)
+        assert sure.line[1] == pytest.approx(line.confidence)
+        assert line.choices is not None
+        own = [shares[place] for shares, place in zip(shares_of(line.choices), line.choices.chosen, strict=True)]
+        assert sure.characters[:, 0] == pytest.approx(own, abs=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 30), st.sampled_from([0.5, 4.0, 40.0]))
+def test_confidences_of_a_line_do_not_hang_on_its_batch(seed: int, lines: int, frames: int, sharp: float) -> None:
+    decoder = BeamDecoder(CHARSET, small_model(4))
+    logits, lengths = random_logits(seed, lines, frames, len(CHARSET), sharp)
+    together = decoder.begin(logits, lengths)()
+    for row, line in enumerate(together):
+        (alone,) = decoder.begin(logits[row : row + 1, : lengths[row]], lengths[row : row + 1])()
+        assert alone._replace(choices=None) == line._replace(choices=None)
+        assert all(0 <= confidence <= 1 for confidence in line.confidences)
 
 
 @pytest.mark.parametrize("device_search", [False, True])
@@ -61,7 +78,7 @@ def test_without_the_native_functions_the_text_is_the_same(
 
         on_device = DeviceScorer(decoder.scorer, torch.device("cpu"))
         candidates = Candidates.of(logits, lengths, decoder.options)
-        found = decoder._decoded(search_on_device(candidates, on_device, decoder.scorer, decoder.options))
+        found = decoder.decoded(search_on_device(candidates, on_device, decoder.scorer, decoder.options))
     else:
         monkeypatch.setattr(decoders, "_has_native", lambda: False)
         found = decoder.begin(logits, lengths)()
@@ -74,10 +91,11 @@ def test_without_the_native_functions_the_text_is_the_same(
 def test_settings_are_those_asked_for_then_those_tuned_then_the_usual() -> None:
     model = small_model()
     assert tuned_options(model) == BeamOptions()
-    model.notes["tuned"] = {"weight": 0.7, "bonus": 1.1, "confidence_temperature": 1.2}
+    model.notes["tuned"] = {"weight": 0.7, "bonus": 1.1, "calibration": {"search": 0.9, "bias": 0}}
     assert tuned_options(model) == BeamOptions(weight=0.7, bonus=1.1)
     assert tuned_options(model, beam=4, weight=0.2) == BeamOptions(beam=4, weight=0.2, bonus=1.1)
-    assert BeamDecoder(CHARSET, model).confidence_temperature == 1.2
+    assert BeamDecoder(CHARSET, model).calibration == Calibration(search=0.9, bias=0.0)
+    assert BeamDecoder(CHARSET, small_model()).calibration == Calibration()
 
 
 def test_a_model_file_carries_a_language_model(tmp_path: Path) -> None:

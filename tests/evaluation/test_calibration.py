@@ -131,7 +131,7 @@ def test_the_summary_its_notes_and_its_picture():
     assert "from the model's file" in calibration_note(result)
     assert "not calibrated" in calibration_note({"calibration": summary | {"temperature": 1.0}})
     labels = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in draw_reliability(summary).axes]
-    assert labels[0] == ["as the network says: ECE 0.438", "at temperature 2.00: ECE 0.688"]
+    assert labels[0] == ["as the network says: ECE 0.438", "calibrated: ECE 0.688"]
     assert summary["lines"] == {"errors_in_least_sure": {}}  # two lines
     assert least_sure_note(result) == ""
     empty = calibration_summary([("ink", line(""))], 1.0)

@@ -7,6 +7,7 @@ import json
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -15,10 +16,12 @@ from typer.testing import CliRunner
 
 from pages_help import save_random, simple_page
 from spikehtr.cli import app
+from spikehtr.decoding.kneser_ney import train_ngrams
+from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
-from spikehtr.export.kraken_files import NAME
+from spikehtr.export.kraken_files import NAME, LanguageModelBuffers
 from spikehtr.recognizer import Recognizer
-from spikehtr.weights import load_model, update_notes
+from spikehtr.weights import attach_language_model, load_model, update_notes
 
 
 @pytest.fixture
@@ -43,6 +46,30 @@ def test_the_file_holds_what_kraken_asks_for(files: tuple[Path, Path]) -> None:
     assert weights.keys() == {f"{prefix}.net.{name}" for name in loaded.net.state_dict()}
     for name, value in loaded.net.state_dict().items():
         assert torch.equal(weights[f"{prefix}.net.{name}"], value)
+
+
+@pytest.fixture
+def carrying(files: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
+    """The model with a language model, and the same for kraken."""
+    model = tmp_path / "with.safetensors"
+    lines = ["the cat sat on the mat", "a cat and a hat"]
+    attach_language_model(files[0], LanguageModel.from_ngrams(train_ngrams(lines, 3)), model)
+    assert CliRunner().invoke(app, ["export", "kraken", str(model)]).exit_code == 0
+    return model, tmp_path / "with.kraken.safetensors"
+
+
+def test_a_language_model_goes_along(carrying: tuple[Path, Path]) -> None:
+    carried = load_model(carrying[0]).language_model
+    assert carried is not None
+    with safe_open(str(carrying[1]), "pt") as file:
+        ((prefix, described),) = json.loads(file.metadata()["kraken_meta"]).items()
+    beginning = f"{prefix}.language_model."
+    tensors = {name.removeprefix(beginning): v for name, v in load_file(carrying[1]).items() if beginning in name}
+    buffers = LanguageModelBuffers(described["language_model"])  # as the plug-in makes them, before it has the weights
+    buffers.load_state_dict(tensors)
+    found = buffers.model()
+    assert (found.vocabulary, found.start, found.notes) == (carried.vocabulary, carried.start, carried.notes)
+    assert all(np.array_equal(found.arrays[name], values) for name, values in carried.arrays.items())
 
 
 def test_the_registry_names_the_class() -> None:
@@ -128,6 +155,18 @@ def test_kraken_reads_boxes_too(files: tuple[Path, Path]) -> None:
     assert max(cooler.confidences) < max(record.confidences)
     first, character = record.cuts[0], expected.characters[0]
     assert [point[0] for point in first] == [round(80 + x) for x in (character.x0,) * 2 + (character.x1,) * 2]
+
+
+def test_kraken_reads_with_the_language_model(carrying: tuple[Path, Path]) -> None:
+    model, config = plugged(carrying[1])
+    from kraken.containers import BBoxLine
+
+    image, _ = simple_page(1)
+    box = (80, 70, 680, 150)
+    (record,) = model.predict(image, segmented(image, [BBoxLine("l", bbox=box)], "bbox"), config)
+    expected = Recognizer.load(carrying[0], precision="fp32").transcribe(image.crop(box))
+    assert record.prediction == expected.text
+    assert record.confidences == pytest.approx([c.confidence for c in expected.characters], abs=1e-5)
 
 
 def test_kraken_writes_it_again_the_same(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -65,12 +67,22 @@ class Candidates(NamedTuple):
     def of(cls, logits: Tensor, lengths: Tensor, options: BeamOptions) -> Self:
         """logits [B, L, V], lengths [B]. The likeliest label of a frame always stays."""
         count = min(options.candidates, logits.shape[-1])
-        # Of equal values `topk` may take either, and on another device the other: `sort` is stable.
-        log_probs, labels = logits.float().log_softmax(-1).sort(dim=-1, descending=True, stable=True)
-        log_probs, labels = log_probs[..., :count], labels[..., :count]
+        every = logits.float().log_softmax(-1)
+        labels = _order_keys(every).topk(count, dim=-1).indices
+        log_probs = every.gather(-1, labels)
         below = log_probs < (math.log(options.floor) if options.floor else NEVER)
         below[..., 0] = False
         return cls(log_probs.masked_fill(below, NEVER).contiguous(), labels.int().contiguous(), lengths)
+
+
+def _order_keys(values: Tensor) -> Tensor:
+    """Integers [..., V] in the order of the values; of equal ones the first is the largest.
+
+    Of equal values `topk` may take either, and on another device the other; a stable sort takes twice as long.
+    """
+    bits = values.contiguous().view(torch.int32)
+    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # as floats are: of negative ones, the bits run backwards
+    return (ordered.long() << 20) - torch.arange(values.shape[-1], device=values.device)
 
 
 class Hypothesis(NamedTuple):
@@ -81,31 +93,37 @@ class Hypothesis(NamedTuple):
     log_prob: float  # of the text given the image, over the alignments that were followed
 
 
-class CharacterChoice(NamedTuple):
-    """What else could stand in place of a character: each candidate of its clearest frame, and how likely it is.
+class Choices(NamedTuple):
+    """What else could stand in place of each of C characters: the candidates of its clearest frame, and how likely.
 
     The weights are of the frame and of the language model, of the candidate and of the characters after it; the blank
-    stands for leaving the character out. A softmax of them, at a temperature that suits, gives probabilities.
+    stands for leaving the character out.
     """
 
-    start: int  # frames [start, end) that spelled the character
-    end: int
-    labels: NDArray[np.int32]  # [K]
-    log_weights: NDArray[np.float64]  # [K]
-    chosen: int  # the place of the character that was read among them
-    log_probs: NDArray[np.float64]  # [K], of the frame alone
+    spans: NDArray[np.int32]  # [C, 2], frames [start, end) that spelled the character
+    labels: NDArray[np.int32]  # [C, K]
+    log_probs: NDArray[np.float32]  # [C, K], of the frame alone
+    log_weights: NDArray[np.float64]  # [C, K]; -inf where there are no more candidates
+    chosen: NDArray[np.int64]  # [C], the place of the character that was read among them
 
-    def with_share(self, share: float) -> CharacterChoice:
-        """With the language model's part of the weights lowered: it has seen the characters around as well, which may
-        be wrong themselves, and would be too sure."""
-        return self._replace(log_weights=self.log_probs + share * (self.log_weights - self.log_probs))
+    @classmethod
+    def joined(cls, parts: Sequence[Choices]) -> Choices:
+        return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def split(self, sizes: Sequence[int]) -> list[Choices]:
+        """The inverse of `joined`."""
+        ends = list(accumulate(sizes))
+        return [
+            Choices(*(part[end - size : end] for part in self))  # type: ignore[arg-type]
+            for size, end in zip(sizes, ends, strict=True)
+        ]
 
 
 class SearchedLine(NamedTuple):
-    """What the search says of a line: the texts, best first, and of the best one each character's choices."""
+    """What the search says of a line: the texts, best first, and the choices of the best one's characters."""
 
     hypotheses: list[Hypothesis]
-    choices: list[CharacterChoice]
+    choices: Choices
 
 
 class Scorer(NamedTuple):
@@ -240,24 +258,24 @@ def choices_of(
     spans: Sequence[tuple[int, int]],
     scorer: Scorer,
     options: BeamOptions,
-) -> list[CharacterChoice]:
+) -> Choices:
     """What else each character could be, the others as they are."""
     reach = scorer.model.order - 1 if scorer.model else 0  # so many characters on, the model has forgotten this one
-    out, state = [], scorer.start
+    size = (len(text), options.candidates)
+    labels, log_probs = np.zeros(size, np.int32), np.full(size, NEVER, np.float32)
+    log_weights, chosen = np.full(size, NEVER), np.zeros(len(text), np.int64)
+    state = scorer.start
     for place, (start, end) in enumerate(spans):
         clearest = max(range(start, end), key=lambda number: dict(frames[number])[text[place]])
-        weights = []
-        for label, log_prob in frames[clearest]:
+        for number, (label, log_prob) in enumerate(frames[clearest]):
             cost, after = (0.0, state) if label == BLANK else scorer.step(state, label)
             for follower in text[place + 1 : place + 1 + reach]:
                 more, after = scorer.step(after, follower)
                 cost += more
             if place + 1 + reach > len(text):
                 cost += scorer.end(after)
-            weights.append(log_prob + options.weight * cost + (0.0 if label == BLANK else options.bonus))
-        labels = np.array([label for label, _ in frames[clearest]], np.int32)
-        chosen = labels.tolist().index(text[place])
-        log_probs = np.array([log_prob for _, log_prob in frames[clearest]])
-        out.append(CharacterChoice(start, end, labels, np.array(weights), chosen, log_probs))
+            labels[place, number], log_probs[place, number] = label, log_prob
+            log_weights[place, number] = log_prob + options.weight * cost + (label != BLANK) * options.bonus
+        chosen[place] = labels[place].tolist().index(text[place])
         state = scorer.step(state, text[place])[1]
-    return out
+    return Choices(np.array(spans, np.int32).reshape(-1, 2), labels, log_probs, log_weights, chosen)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spikehtr.decoding.beam import BeamOptions, Candidates, CharacterChoice, Hypothesis, Scorer, SearchedLine
+from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Hypothesis, Scorer, SearchedLine
 
 
 def search_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) -> list[SearchedLine]:
@@ -39,20 +39,10 @@ def search_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) 
         start=scorer.start,
         reach=scorer.model.order - 1 if scorer.model else 0,
     )
-    out = []
-    for row in range(lines):
-        sizes = text_lengths[row]
-        hypotheses = [
-            Hypothesis(texts[row, place, :size].tolist(), *scores[row, place].tolist())
-            for place, size in enumerate(sizes.tolist())
-            if size >= 0
-        ]
-        choices = [
-            _choice(place, span, labels[row], log_probs[row], log_weights[row], texts[row, 0])
-            for place, span in enumerate(spans[row, : sizes[0]].tolist())
-        ]
-        out.append(SearchedLine(hypotheses, choices))
-    return out
+    sizes = text_lengths[:, 0]
+    choices = _choices(candidates, sizes, texts[:, 0], spans, log_weights).split(sizes.tolist())
+    hypotheses = _hypotheses(texts, text_lengths, scores)
+    return [SearchedLine(*line) for line in zip(hypotheses, choices, strict=True)]
 
 
 def _automaton(scorer: Scorer) -> dict[str, NDArray[np.generic]]:
@@ -67,18 +57,29 @@ def _automaton(scorer: Scorer) -> dict[str, NDArray[np.generic]]:
     }
 
 
-def _choice(
-    place: int,
-    span: list[int],
-    labels: NDArray[np.int32],
-    log_probs: NDArray[np.float32],
-    log_weights: NDArray[np.float64],
-    text: NDArray[np.int32],
-) -> CharacterChoice:
-    """Of the character at a place of a line's text: what the search says of it, cut to the candidates there are."""
-    start, end, clearest = span
-    count = int((log_weights[place] > -np.inf).sum())  # the likeliest come first
-    kept = labels[clearest, :count]
-    chosen = int((kept == text[place]).argmax())
-    frame = log_probs[clearest, :count].astype(np.float64)
-    return CharacterChoice(start, end, kept, log_weights[place, :count], chosen, frame)
+def _hypotheses(
+    texts: NDArray[np.int32], lengths: NDArray[np.int32], scores: NDArray[np.float64]
+) -> list[list[Hypothesis]]:
+    """Of each line; texts [B, N, L], lengths [B, N] (-1 where there is no such text), scores [B, N, 2]."""
+    labels = texts[np.arange(texts.shape[2]) < lengths[..., None]].tolist()
+    ends = np.cumsum(np.maximum(lengths, 0)).reshape(lengths.shape).tolist()
+    return [
+        [Hypothesis(labels[end - size : end], *score) for size, end, score in zip(*line, strict=True) if size >= 0]
+        for line in zip(lengths.tolist(), ends, scores.tolist(), strict=True)
+    ]
+
+
+def _choices(
+    candidates: Candidates,
+    sizes: NDArray[np.int32],  # [B]
+    texts: NDArray[np.int32],  # [B, L]
+    spans: NDArray[np.int32],  # [B, L, 3]
+    log_weights: NDArray[np.float64],  # [B, L, K]
+) -> Choices:
+    """Of all characters of all lines, one line after the other."""
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    own = spans[rows, places]
+    labels, log_probs = (part.numpy()[rows, own[:, 2]] for part in (candidates.labels, candidates.log_probs))
+    chosen = (labels == texts[rows, places, None]).argmax(1)
+    return Choices(own[:, :2], labels, log_probs, log_weights[rows, places], chosen)

@@ -1,8 +1,8 @@
-"""How sure a network is of what it wrote, at several temperatures at once.
+"""How sure a network is of what it wrote: at several temperatures at once, and with a language model.
 
 Dividing the logits by a temperature changes no greedy text, only how sure the network says it is: one reading gives the
-confidences at all of them, and a temperature can be chosen afterwards. What a search with a language model chose from
-is weighed by that, too: there the temperature divides the weights of each character's choices.
+confidences at all of them, and a temperature can be chosen afterwards. What a search with a language model chose has a
+`Calibration` instead.
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spikehtr.decoding.beam import Choices
 from spikehtr.decoding.greedy import Decoded
+
+Floats = NDArray[np.float64]
+AROUND = 4
+MOST_ODDS = 10.0  # log-odds beyond are no surer
+_NOTHING = 1e-12
 
 
 class Sureness(NamedTuple):
-    """What `decode_greedy` says of one line at each of K temperatures."""
+    """How sure of one line, at each of K temperatures."""
 
     text: str  # a character of the charset each, as decoded
     characters: NDArray[np.float32]  # [len(text), K]
@@ -36,26 +42,63 @@ def sureness(
     out = []
     for row, (line, n) in enumerate(zip(decoded, lengths.tolist(), strict=True)):
         frames = chosen[:, row, :n]  # [K, l_b]
-        if line.choices:
-            out.append(sureness_of_choices(line, temperatures))
-            continue
         characters = [np.exp(frames[:, span.start : span.end].max(1)) for span in line.spans]
         stacked = np.stack(characters) if characters else np.zeros((0, len(temperatures)), np.float32)
         out.append(Sureness(line.text, stacked, stacked.sum(0) / max(1, len(characters))))
     return out
 
 
-def sureness_of_choices(line: Decoded, temperatures: Sequence[float]) -> Sureness:
-    """The same of a line that a search with a language model chose."""
-    characters = np.zeros((len(line.choices), len(temperatures)), np.float32)
-    divisors = np.array(temperatures)[:, None]
-    for place, choice in enumerate(line.choices):
-        characters[place] = softmax(choice.log_weights / divisors)[:, choice.chosen]
-    return Sureness(line.text, characters, characters.sum(0) / max(1, len(characters)))
+class Calibration(NamedTuple):
+    """How the evidence for a character becomes its confidence where a language model took part; fitted on validation
+    lines, with the weights of a search.
+
+    A search is too sure of itself: the model has seen the characters around, which may be wrong with this one. So what
+    the frame says alone counts beside it, and so does how clear the neighbours are.
+    """
+
+    search: float = 0.3  # of log-odds against the other candidates, by frame and language model
+    frame: float = 0.3  # of log-odds by the clearest frame alone
+    around: float = 0.2  # of the mean of both, over the characters up to AROUND places away
+    bias: float = -0.6
+
+    def confidences(self, evidence: Floats) -> Floats:
+        """[C, 4] -> [C]. Added up one by one: a product of matrices may round otherwise in another batch."""
+        odds = sum((weight * column for weight, column in zip(self, evidence.T, strict=True)), np.zeros(len(evidence)))
+        return 1 / (1 + np.exp(-odds))
 
 
-def softmax(log_weights: NDArray[np.float64], temperature: float = 1.0) -> NDArray[np.float64]:
-    """Over the last axis."""
-    shares = np.exp((log_weights - log_weights.max(-1, keepdims=True)) / temperature)
-    found: NDArray[np.float64] = shares / shares.sum(-1, keepdims=True)
+def evidence_of(choices: Choices, sizes: Sequence[int]) -> Floats:
+    """What `Calibration` weighs, of characters of lines of these sizes, one after the other: [C, 4]; the last is 1."""
+    rows = np.arange(len(choices.chosen))
+    own = choices.log_weights[rows, choices.chosen]
+    rest = choices.log_weights.copy()
+    rest[rows, choices.chosen] = -np.inf
+    highest = np.maximum(rest.max(1, initial=-np.inf), own - 2 * MOST_ODDS)
+    search = own - highest - np.log(np.maximum(np.exp(rest - highest[:, None]).sum(1), _NOTHING))
+    sure = np.minimum(choices.log_probs[rows, choices.chosen].astype(np.float64), -_NOTHING)
+    frame = sure - np.log(-np.expm1(sure))
+    search, frame = (np.clip(odds, -MOST_ODDS, MOST_ODDS) for odds in (search, frame))
+    around = _mean_around((search + frame) / 2, np.repeat(np.arange(len(sizes)), sizes))
+    return np.stack([search, frame, around, np.ones(len(rows))], 1)
+
+
+def _mean_around(values: Floats, line: NDArray[np.int64]) -> Floats:
+    """The mean of each value and of those up to AROUND places away in the same line."""
+    total, count = values.copy(), np.ones(len(values))
+    for shift in range(1, min(AROUND, len(values) - 1) + 1):
+        same = line[shift:] == line[:-shift]
+        total[shift:] += np.where(same, values[:-shift], 0.0)
+        total[:-shift] += np.where(same, values[shift:], 0.0)
+        count[shift:] += same
+        count[:-shift] += same
+    found: Floats = total / count
+    return found
+
+
+def shares_of(choices: Choices) -> Floats:
+    """[C, K], how likely each candidate is by frame and language model, not calibrated."""
+    if not choices.log_weights.size:
+        return choices.log_weights
+    shares = np.exp(choices.log_weights - choices.log_weights.max(1, keepdims=True))
+    found: Floats = shares / shares.sum(1, keepdims=True)
     return found

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spikehtr.assets import LANGUAGE_MODEL
-from spikehtr.decoding.beam import BeamOptions, Candidates, Scorer, SearchedLine, search_reference
+from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Scorer, SearchedLine, search_reference
 from spikehtr.decoding.beam_native import search_native
 from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
-from spikehtr.decoding.confidence import softmax
+from spikehtr.decoding.confidence import Calibration, Sureness, evidence_of, shares_of
 from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
 from spikehtr.ops.host_copy import HostCopy
-from spikehtr.text import BLANK, CharacterSpan, Charset
+from spikehtr.text import CharacterSpan, Charset
 
 NO_MODEL, BUNDLED = "none", "bundled"
 LEAST = 0.01  # alternatives less likely than this are not named
@@ -31,15 +34,12 @@ class Decoder(Protocol):
 
     charset: Charset
     temperature: float  # that the logits are divided by
-    confidence_temperature: float  # of confidences beside that, where frames do not give them
 
     def begin(self, logits: Tensor, lengths: Tensor) -> Callable[[], list[Decoded]]: ...
 
 
 class GreedyDecoder:
     """The likeliest label of each frame."""
-
-    confidence_temperature = 1.0
 
     def __init__(self, charset: Charset, temperature: float = 1.0) -> None:
         self.charset, self.temperature = charset, temperature
@@ -62,33 +62,97 @@ class BeamDecoder:
         self.charset, self.model, self.temperature = charset, model, temperature
         self.options = options or tuned_options(model)
         self.scorer = Scorer(model, model.tokens_of(charset))
-        tuned = model.notes.get("tuned", {})
-        self.confidence_temperature = float(tuned.get("confidence_temperature", 1.5))
-        self.confidence_share = float(tuned.get("confidence_share", 0.5))
+        self._names = ("", *charset.characters)  # of labels; the blank stands for nothing
+        self.calibration = tuned_calibration(model)
+
+    @cached_property
+    def _beside(self) -> ThreadPoolExecutor:
+        """Searches a GPU's batch while the host makes results of the one before and sends the next."""
+        return ThreadPoolExecutor(1, "spikehtr-beam")
 
     @property
     def about(self) -> dict[str, Any]:
         """What figures depend on, ready for JSON."""
         sources = [source.get("name") for source in self.model.notes.get("sources", [])]
-        return {"sources": sources, "order": self.model.order, "ngrams": self.model.arcs, **asdict(self.options)}
+        return {
+            "sources": sources,
+            "order": self.model.order,
+            "ngrams": self.model.arcs,
+            **asdict(self.options),
+            "tuned": "tuned" in self.model.notes,
+        }
+
+    def sureness(self, lines: Sequence[Decoded]) -> list[Sureness]:
+        """How sure of each line, not calibrated and calibrated."""
+        out = []
+        for line in lines:
+            assert line.choices is not None
+            raw = shares_of(line.choices)[np.arange(len(line.spans)), line.choices.chosen]
+            both = np.stack([raw, line.confidences], 1).astype(np.float32)  # [C, 2]
+            out.append(Sureness(line.text, both, both.sum(0) / max(1, len(both))))
+        return out
 
     def begin(self, logits: Tensor, lengths: Tensor) -> Callable[[], list[Decoded]]:
         candidates = Candidates.of(logits / self.temperature, lengths, self.options)
         if candidates.log_probs.is_cuda and not _has_native():
             scorer = DeviceScorer(self.scorer, candidates.log_probs.device)
-            return lambda: self._decoded(search_on_device(candidates, scorer, self.scorer, self.options))
+            return lambda: self.decoded(search_on_device(candidates, scorer, self.scorer, self.options))
         copies = [HostCopy(part) for part in candidates]
-        return lambda: self.search(Candidates(*(copy.wait() for copy in copies)))
+
+        def search() -> list[Decoded]:
+            return self.search(Candidates(*(copy.wait() for copy in copies)))
+
+        return self._beside.submit(search).result if logits.is_cuda else search
 
     def search(self, candidates: Candidates) -> list[Decoded]:
         """For candidates on the host."""
         search = search_native if _has_native() else search_reference
-        return self._decoded(search(candidates, self.scorer, self.options))
+        return self.decoded(search(candidates, self.scorer, self.options))
 
-    def _decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
-        share, temperature = self.confidence_share, self.confidence_temperature
-        shared = [line._replace(choices=[choice.with_share(share) for choice in line.choices]) for line in lines]
-        return [_decoded(line, self.charset, temperature) for line in shared]
+    def decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
+        """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""
+        sizes = [len(line.choices.chosen) for line in lines]
+        joined = Choices.joined([line.choices for line in lines])
+        confidences = self.calibration.confidences(evidence_of(joined, sizes))
+        sure, others = confidences.tolist(), self._alternatives(joined, confidences)
+        chosen = joined.labels[np.arange(len(sure)), joined.chosen]
+        characters = [self._names[label] for label in chosen.tolist()]
+        spans = list(map(CharacterSpan, characters, *joined.spans.T.tolist()))
+        out, first = [], 0
+        for line, choices, size in zip(lines, joined.split(sizes), sizes, strict=True):
+            own = slice(first, first := first + size)
+            mean = sum(sure[own]) / max(1, size)
+            out.append(Decoded(spans[own], sure[own], mean, tuple(others[own]), self._texts(line), choices))
+        return out
+
+    def _alternatives(self, choices: Choices, confidences: NDArray[np.float64]) -> list[tuple[tuple[str, float], ...]]:
+        """Of each character: what else it may be, likeliest first; they share what is left of 1."""
+        shares = shares_of(choices)
+        np.put_along_axis(shares, choices.chosen[:, None], 0.0, 1)
+        total = shares.sum(1)
+        shares *= (np.divide(1 - confidences, total, out=np.zeros_like(total), where=total > 0))[:, None]
+        rows, columns = np.nonzero(shares >= LEAST)
+        order = np.lexsort((-shares[rows, columns], rows))
+        rows, columns = rows[order], columns[order]
+        found: list[tuple[tuple[str, float], ...]] = [()] * len(shares)
+        named = zip(rows.tolist(), choices.labels[rows, columns].tolist(), shares[rows, columns].tolist(), strict=True)
+        for row, label, share in named:
+            found[row] = (*found[row], (self._names[label], share))
+        return found
+
+    def _texts(self, line: SearchedLine) -> tuple[tuple[str, float], ...]:
+        """Other texts of a line, likeliest first."""
+        if len(line.hypotheses) < 2:
+            return ()
+        best = line.hypotheses[0].score
+        slope = self.calibration.search + self.calibration.frame + self.calibration.around
+        weights = [math.exp((h.score - best) * slope) for h in line.hypotheses]
+        total = math.fsum(weights)
+        return tuple(
+            ("".join([self._names[label] for label in h.labels]), weight / total)
+            for h, weight in zip(line.hypotheses[1:], weights[1:], strict=True)
+            if weight >= LEAST * total
+        )
 
 
 def tuned_options(
@@ -100,6 +164,12 @@ def tuned_options(
     return replace(
         BeamOptions(), **{name: value for name, value in (asked | {"beam": beam}).items() if value is not None}
     )
+
+
+def tuned_calibration(model: LanguageModel) -> Calibration:
+    """That was fitted on validation lines, or what usually does."""
+    noted = model.notes.get("tuned", {}).get("calibration", {})
+    return Calibration(**{name: float(noted[name]) for name in Calibration._fields if name in noted})
 
 
 def decoder_for(
@@ -133,26 +203,3 @@ def _has_native() -> bool:
     except SpikeHTRError:
         return False
     return True
-
-
-def _decoded(line: SearchedLine, charset: Charset, temperature: float) -> Decoded:
-    def text_of(labels: Sequence[int]) -> str:
-        return "".join(charset.characters[label - 1] for label in labels)
-
-    best = line.hypotheses[0].labels
-    spans = [
-        CharacterSpan(charset.characters[label - 1], choice.start, choice.end)
-        for label, choice in zip(best, line.choices, strict=True)
-    ]
-    confidences, alternatives = [], []
-    for choice in line.choices:
-        shares = softmax(choice.log_weights, temperature).tolist()
-        confidences.append(shares.pop(choice.chosen))
-        labels = np.delete(choice.labels, choice.chosen).tolist()
-        others = sorted(((p, o) for p, o in zip(shares, labels, strict=True) if p >= LEAST), reverse=True)
-        alternatives.append(tuple(("" if o == BLANK else charset.characters[o - 1], p) for p, o in others))
-    shares = softmax(np.array([h.score for h in line.hypotheses]), temperature).tolist()
-    texts = [(text_of(h.labels), share) for h, share in zip(line.hypotheses[1:], shares[1:], strict=True)]
-    texts = [(text, share) for text, share in texts if share >= LEAST]
-    mean = sum(confidences) / max(1, len(confidences))
-    return Decoded(spans, confidences, mean, tuple(alternatives), tuple(texts), tuple(line.choices))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spikehtr.decoding.beam import CharacterChoice
+from spikehtr.decoding.beam import Choices
 from spikehtr.ops.host_copy import HostCopy
 from spikehtr.text import CharacterSpan, Charset
 
@@ -22,7 +22,7 @@ class Decoded(NamedTuple):
     # Only a search with a language model knows these:
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()  # of each character; "": it should not be there
     texts: tuple[tuple[str, float], ...] = ()  # other texts for the line, with their shares of what was found
-    choices: tuple[CharacterChoice, ...] = ()  # what confidences at any temperature follow from
+    choices: Choices | None = None  # what confidences at any temperature follow from
 
     @property
     def text(self) -> str:

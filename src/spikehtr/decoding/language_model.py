@@ -30,7 +30,7 @@ from spikehtr.text import Charset
 from spikehtr.version import __version__
 
 FORMAT = "spikehtr-lm-1"
-_ARRAYS = {
+ARRAYS = {
     "first_arc": np.int32,  # [S + 1], where each state's arcs begin
     "backoff_state": np.int32,  # [S], the state of the shorter context; always a lower number, 0 of state 0
     "backoff": np.float32,  # [S], natural logarithm
@@ -96,7 +96,7 @@ class LanguageModel:
             "to": to,
             "states_by_length": np.array(counts),
         }
-        arrays = {name: np.ascontiguousarray(values, _ARRAYS[name]) for name, values in arrays.items()}
+        arrays = {name: np.ascontiguousarray(values, ARRAYS[name]) for name, values in arrays.items()}
         return cls(ngrams.vocabulary, arrays, int(state_of[0][start]), notes or {})
 
     def to_ngrams(self) -> NGrams:
@@ -225,7 +225,7 @@ class LanguageModel:
         try:
             characters = tuple(json.loads(header["characters"]))
             start, notes = int(header["start"]), json.loads(header.get("notes", "{}"))
-            arrays = {name: tensors[name].numpy() for name in _ARRAYS}
+            arrays = {name: tensors[name].numpy() for name in ARRAYS}
         except (KeyError, ValueError, TypeError) as error:
             raise SpikeHTRError(
                 f"{where}: damaged: its language model lacks {reason_of(error)}; make it again"
@@ -242,7 +242,7 @@ def _fault(characters: tuple[Any, ...], arrays: Mapping[str, NDArray[Any]], star
     if len(set(characters)) < len(characters):
         return "a character is there twice"
     tokens = len(characters) + 2
-    for name, dtype in _ARRAYS.items():
+    for name, dtype in ARRAYS.items():
         if arrays[name].ndim != 1 or arrays[name].dtype != dtype:
             return f"{name} is {arrays[name].dtype} {list(arrays[name].shape)}"
     first, to, label = arrays["first_arc"], arrays["to"], arrays["label"]

@@ -26,7 +26,7 @@ GRID = tuple(2.0 ** (step / 16) for step in range(-32, 49))  # 1/4 to 8 in steps
 LEAST = (("tenth", 0.1), ("fifth", 0.2), ("half", 0.5))
 FEW_LINES = 20
 FEW = 30  # characters, right and wrong each: with fewer a temperature would be fitted to chance
-_EDGE = 1e-3  # references err too, about so often: a certainty that turns out wrong must not decide all by itself
+CERTAIN = 1e-3  # references err too, about so often: a certainty that turns out wrong must not decide all by itself
 
 
 class Judged(NamedTuple):
@@ -72,7 +72,7 @@ def calibration_error(confidences: Floats, right: Flags, bins: int = BINS) -> fl
 
 def log_loss(confidences: Floats, right: Flags) -> Floats:
     """The mean negative log-likelihood of being right and wrong: [n, K] -> [K]."""
-    sure = np.clip(confidences, _EDGE, 1 - _EDGE)
+    sure = np.clip(confidences, CERTAIN, 1 - CERTAIN)
     return np.asarray(-np.log(np.where(right[:, None], sure, 1 - sure)).mean(0))
 
 
@@ -95,10 +95,10 @@ def judge_characters(lines: Sequence[tuple[str, Sureness]]) -> Judged:
     sure: list[NDArray[np.float32]] = []
     right: list[bool] = []
     for reference, read in lines:
-        kept = _kept(read.text)
+        kept = kept_places(read.text)
         text = "".join(read.text[i] for i in kept)
         sure.append(read.characters[kept])
-        right += _equal(reference, text)
+        right += equal_items(reference, text)
     return _judged(sure, right)
 
 
@@ -107,9 +107,9 @@ def judge_words(lines: Sequence[tuple[str, Sureness]]) -> Judged:
     sure: list[NDArray[np.float32]] = []
     right: list[bool] = []
     for reference, read in lines:
-        places = _words(read.text)
+        places = word_places(read.text)
         sure += [read.characters[place].prod(0, keepdims=True) for place in places]
-        right += _equal(reference.split(), ["".join(read.text[i] for i in place) for place in places])
+        right += equal_items(reference.split(), ["".join(read.text[i] for i in place) for place in places])
     return _judged(sure, right)
 
 
@@ -118,13 +118,13 @@ def _judged(sure: list[NDArray[np.float32]], right: list[bool]) -> Judged:
     return Judged(np.clip(confidences.astype(np.float64), 0.0, 1.0), np.array(right, dtype=bool))
 
 
-def _kept(text: str) -> list[int]:
+def kept_places(text: str) -> list[int]:
     """The places of all characters but spaces that `normalise` takes away."""
     end = len(text.rstrip())
     return [i for i in range(end) if not (text[i].isspace() and (i == 0 or text[i - 1].isspace()))]
 
 
-def _words(text: str) -> list[list[int]]:
+def word_places(text: str) -> list[list[int]]:
     """The places of each word's characters."""
     words: list[list[int]] = [[]]
     for place, character in enumerate(text):
@@ -135,7 +135,7 @@ def _words(text: str) -> list[list[int]]:
     return [word for word in words if word]
 
 
-def _equal(reference: Sequence[str], read: Sequence[str]) -> list[bool]:
+def equal_items(reference: Sequence[str], read: Sequence[str]) -> list[bool]:
     """Which items of `read` the fewest edits leave as they are."""
     right = [False] * len(read)
     for block in Levenshtein.opcodes(reference, read):

@@ -16,7 +16,7 @@ from torch import Tensor
 from spikehtr.data.batching import Lines
 from spikehtr.data.store import LineStore
 from spikehtr.decoding.confidence import Sureness, sureness
-from spikehtr.decoding.decoders import Decoder
+from spikehtr.decoding.decoders import BeamDecoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.evaluation.calibration import GRID, calibration_summary, fit_temperature, judge_characters
 from spikehtr.evaluation.predict import Prediction, predict
@@ -66,7 +66,7 @@ def evaluate_lines(
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
     reader: Reader | None = None,
-    decoder: Decoder | None = None,
+    decoder: BeamDecoder | None = None,
 ) -> Evaluation:
     """Read all lines of `parts`, on the network's device, by `reader` if it is not to be as `predict` has it.
 
@@ -75,20 +75,18 @@ def evaluate_lines(
     network and decoding, not how sure it is. `about` is what the caller knows: model, data, split.
 
     Confidences are those at `temperature`, as the model's file notes it; `fit` finds the best one for these lines and
-    takes that, if there are errors enough to tell (`about["fitted"]` says so). With a `decoder` they are those at its
-    own `confidence_temperature`.
+    takes that, if there are errors enough to tell (`about["fitted"]` says so). With a `decoder` they are its own.
     """
     predictions: list[Prediction] = []
     stores: list[LineStore] = []
     unknown: list[list[str]] = []  # of each line that holds any
-    temperature = decoder.confidence_temperature if decoder else temperature
     temperatures = GRID if fit else (1.0, temperature)
     judging = 0.0  # seconds, not of reading
 
     def judge(logits: Tensor, lengths: Tensor, decoded: Sequence[Decoded]) -> Sequence[Sureness]:
         nonlocal judging
         began = time.perf_counter()
-        sure = sureness(logits, lengths, decoded, temperatures)
+        sure = decoder.sureness(decoded) if decoder else sureness(logits, lengths, decoded, temperatures)
         judging += time.perf_counter() - began
         return sure
 
@@ -105,7 +103,7 @@ def evaluate_lines(
     if fit:
         result = fit_temperature(judge_characters(with_sureness(predictions)))
         temperature, fitted = result.temperature, {"fitted": asdict(result)}
-    columns = [temperatures.index(1.0), temperatures.index(temperature)]
+    columns = [0, 1] if decoder else [temperatures.index(1.0), temperatures.index(temperature)]
     predictions = with_short_sets([_at(p, columns) for p in predictions])
     measured = {
         "device": str(next(net.parameters()).device),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -17,12 +16,12 @@ from safetensors.torch import save_file
 from spikehtr.data.batching import Lines, load_batches, plan_epoch
 from spikehtr.data.compiling import cache_folder, open_lines
 from spikehtr.decoding.beam import BeamOptions, Candidates
-from spikehtr.decoding.confidence import sureness_of_choices
+from spikehtr.decoding.confidence import Calibration
 from spikehtr.decoding.decoders import BeamDecoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
-from spikehtr.evaluation.calibration import GRID, fit_temperature, judge_characters, judge_words, log_loss
+from spikehtr.evaluation.lm_calibration import cross_fitted_errors, fit_calibration
 from spikehtr.evaluation.rates import character_edits, total, word_edits
 from spikehtr.files import whole_file
 from spikehtr.readers import Reader, make_reader
@@ -31,8 +30,6 @@ from spikehtr.training.datasets import split_rows
 from spikehtr.weights import Loaded, model_file
 
 _WEIGHTS, _RATIOS, _FINER = (0.2, 0.4, 0.6, 0.8, 1.0), (0.5, 1.0, 2.0, 3.0), (-0.1, 0.1)
-_SHARES = (0.2, 0.4, 0.6, 0.8)
-_UNFITTED = (1.5, 0.5)  # where errors are too few to tell; usual values
 
 
 class KeptFrames(NamedTuple):
@@ -46,8 +43,8 @@ class Tuned(NamedTuple):
     """Settings, and error rates without and with the model."""
 
     options: BeamOptions
-    confidence_temperature: float
-    confidence_share: float
+    calibration: Calibration
+    calibration_error: dict[str, float]  # of characters and words, cross-fitted
     cer: tuple[float, float]
     wer: tuple[float, float]
 
@@ -61,8 +58,13 @@ class Tuned(NamedTuple):
             name: dict(zip(("without", "with"), pair, strict=True))
             for name, pair in zip(("cer", "wer"), (self.cer, self.wer), strict=True)
         }
-        found = {"weight": self.options.weight, "bonus": self.options.bonus, "floor": self.options.floor}
-        found |= {name: getattr(self, name) for name in ("confidence_temperature", "confidence_share")}
+        found: dict[str, Any] = {
+            "weight": self.options.weight,
+            "bonus": self.options.bonus,
+            "floor": self.options.floor,
+        }
+        found |= {"calibration": {name: round(value, 4) for name, value in self.calibration._asdict().items()}}
+        found |= {"calibration_error": {name: round(value, 5) for name, value in self.calibration_error.items()}}
         return found | {"model": model, "data": list(data), "lines": lines, "validation": rates}
 
 
@@ -166,29 +168,11 @@ def tune(
     weight, ratio = min(tried, key=tried.__getitem__)
     decoder = BeamDecoder(charset, model, _options(weight, ratio))
     read = _read(frames, decoder)
-    confidence = _fit_confidence(frames.references, decoder, frames)
+    calibration = fit_calibration(frames.references, read)
+    error = cross_fitted_errors(frames.references, read)
     greedy = [text for batch in frames.batches for text in _greedy(batch, charset)]
     without, after = (_rates(frames.references, texts) for texts in (greedy, [normalise(line.text) for line in read]))
-    return Tuned(decoder.options, *confidence, (without[0], after[0]), (without[1], after[1]))
-
-
-def _fit_confidence(references: Sequence[str], decoder: BeamDecoder, frames: KeptFrames) -> tuple[float, float]:
-    """The temperature, and the language model's share, at which confidences of characters and words are likeliest.
-
-    Words count as well: errors beside a language model come together more than a product of characters says.
-    """
-    fits = []
-    for share in _SHARES:
-        decoder.confidence_share = share
-        sure = [sureness_of_choices(line, GRID) for line in _read(frames, decoder)]
-        pairs = list(zip(references, sure, strict=True))
-        characters, words = judge_characters(pairs), judge_words(pairs)
-        if fit_temperature(characters).problem:
-            return _UNFITTED
-        loss = np.sum([log_loss(*judged) * len(judged.right) for judged in (characters, words)], axis=0)
-        best = int(np.argmin(loss))
-        fits.append((float(loss[best]), float(GRID[best]), share))
-    return min(fits)[1:]
+    return Tuned(decoder.options, calibration, error, (without[0], after[0]), (without[1], after[1]))
 
 
 def _options(weight: float, ratio: float) -> BeamOptions:

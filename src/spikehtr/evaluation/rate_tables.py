@@ -112,7 +112,10 @@ def calibration_rows(calibration: dict[str, Any]) -> list[tuple[object, ...]]:
 
 
 def calibration_note(result: dict[str, Any]) -> str:
-    """What the temperature is and where it comes from."""
+    """What the confidences are calibrated by."""
+    if "language_model" in result:
+        tuned = result["language_model"]["tuned"]
+        return "Calibrated with the language model." if tuned else "Not calibrated: `spikehtr lm tune` does it."
     temperature, fitted = result["calibration"]["temperature"], result.get("fitted")
     if fitted and fitted["problem"]:
         return f"Not calibrated: {fitted['problem']}."

@@ -13,8 +13,8 @@ def draw_reliability(calibration: dict[str, Any]) -> Figure:
     """`calibration_summary` as two panels, characters and words; a dot a bin, the larger the more it holds."""
     figure = new_figure(7.2, 3.4, dpi=100)
     kinds = [("raw", "as the network says", ORANGE)]
-    if calibration["temperature"] != 1.0:
-        kinds.append(("calibrated", f"at temperature {calibration['temperature']:.2f}", BLUE))
+    if calibration["characters"]["calibrated"] != calibration["characters"]["raw"]:
+        kinds.append(("calibrated", "calibrated", BLUE))
     panels = figure.subplots(1, 2, sharey=True)
     for panel, name in zip(panels, ("characters", "words"), strict=True):
         panel.plot([0, 1], [0, 1], color="0.7", linewidth=1, linestyle="--")

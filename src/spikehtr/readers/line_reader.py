@@ -6,6 +6,7 @@ one before it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -28,6 +29,7 @@ from spikehtr.readers.factory import make_reader
 from spikehtr.results.line import Alternative, Character, Line
 from spikehtr.text import Charset
 
+AHEAD = 2  # batches that are on the device or being searched while one is decoded
 POOLED_BATCHES = 16  # batches whose lines are sorted by width together: callers that have many lines pass so many
 
 K = TypeVar("K")
@@ -46,15 +48,14 @@ class ReadBatch(NamedTuple, Generic[K]):
 def read_batches(
     reader: Reader, batches: Iterable[tuple[K, Tensor, Tensor]], decoder: Decoder
 ) -> Iterator[ReadBatch[K]]:
-    """Batches (key, images [B, 1, H, W], widths [B]) in order. The next one is asked for before one is decoded."""
-    waiting: Callable[[], ReadBatch[K]] | None = None
+    """Batches (key, images [B, 1, H, W], widths [B]) in order. The next ones are asked for before one is decoded."""
+    waiting: deque[Callable[[], ReadBatch[K]]] = deque()
     for key, images, widths in batches:
-        begun = _begin(reader, key, images, widths, decoder)
-        if waiting is not None:
-            yield waiting()
-        waiting = begun
-    if waiting is not None:
-        yield waiting()
+        waiting.append(_begin(reader, key, images, widths, decoder))
+        if len(waiting) > AHEAD:
+            yield waiting.popleft()()
+    while waiting:
+        yield waiting.popleft()()
 
 
 def _begin(reader: Reader, key: K, images: Tensor, widths: Tensor, decoder: Decoder) -> Callable[[], ReadBatch[K]]:
