@@ -7,23 +7,18 @@ joined, the result takes its name, and the parts go.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
 import sys
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa
 from filelock import FileLock
 
 from spikehtr.data.fingerprint import fingerprint
@@ -31,7 +26,6 @@ from spikehtr.data.formats import locate, read
 from spikehtr.data.geometry import scale_line, shrink_line
 from spikehtr.data.images import ImageError, line_image
 from spikehtr.data.samples import (
-    CORRECTED_ELSEWHERE,
     NOTHING_FOUND,
     ImportReport,
     Problem,
@@ -40,14 +34,9 @@ from spikehtr.data.samples import (
     machine_lines_remark,
     printable,
 )
-from spikehtr.data.store import KEY, SCHEMA, VERSION, LineStore, StoreError, encode, is_store
+from spikehtr.data.store import VERSION, LineStore, StoreError, is_store
+from spikehtr.data.store_parts import PART, Row, alone, claim, join_parts, pack, parts_of, write_part
 from spikehtr.errors import SpikeHTRError
-from spikehtr.files import whole_file
-from spikehtr.text import normalise
-
-_PART = 512  # samples a part; also the rows of a record batch, at most
-
-Row = dict[str, Any]
 
 
 class Shape(NamedTuple):
@@ -80,7 +69,7 @@ def compile_store(
     """
     if not output.parent.is_dir():
         raise SpikeHTRError(f"{output}: the folder {output.parent} does not exist; make it first")
-    with _alone(output):
+    with alone(output):
         return _compile(specs, output, Shape(height, max_width, straighten, machine_lines), progress)
 
 
@@ -89,18 +78,18 @@ def _compile(
 ) -> tuple[LineStore, ImportReport]:
     _check_stores(specs, shape)
     report = ImportReport()
-    parts = output.with_name(f".{output.name}.parts")
-    _claim(parts, specs, shape)
+    parts = parts_of(output)
+    claim(parts, _key(specs, shape))
     samples = _all_samples(specs, report, shape.machine_lines)
     done = 0
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # decoding and resizing leave Python's lock
         for number in range(1 << 30):
-            chunk = list(islice(samples, _PART))
+            chunk = list(islice(samples, PART))
             if not chunk:
                 break
             part = parts / f"{number:06d}.arrow"
             if not part.exists():
-                _write_part(part, list(pool.map(lambda sample: _row(sample, shape), chunk)))
+                write_part(part, list(pool.map(lambda sample: _row(sample, shape), chunk)))
             done += len(chunk)
             if progress:
                 progress(done)
@@ -114,7 +103,7 @@ def _compile(
         "straightened": shape.straightened,
         "sources": [printable(spec) for spec in specs],
     }
-    _join(sorted(parts.glob("*.arrow")), output, described, report)
+    join_parts(parts, output, described, report)
     shutil.rmtree(parts)
     return LineStore(output), report
 
@@ -224,18 +213,6 @@ def _cached(specs: Sequence[str | Path], shape: Shape, progress: Progress | None
         return compile_store(specs, target, shape.height, shape.max_width, progress, *shape[2:])[0]
 
 
-@contextmanager
-def _alone(output: Path) -> Iterator[None]:
-    """Keeps other programs out while a store is made. The lock goes with us; who waits for it makes a new one."""
-    lock = output.with_name(f".{output.name}.lock")
-    with FileLock(lock):
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # where a file in use cannot be taken away
-                lock.unlink()
-
-
 def _all_samples(specs: Sequence[str | Path], report: ImportReport, machine_lines: bool) -> Iterator[Sample]:
     for spec in specs:
         name = printable(spec)
@@ -250,91 +227,14 @@ def _row(sample: Sample, shape: Shape) -> Row | Problem:
         line = shrink_line(line, shape.max_width) if shape.max_width else line
     except ImageError as error:
         return Problem("unreadable image", sample.origin, str(error), "replace the image, or take the line out")
-    packed = encode(line)
     names = ("id", "text", "split", "document", "page", "origin", "source", "machine")
-    fields = {name: getattr(sample, name) for name in names}
-    return {**fields, "width": line.shape[1], "image": packed, "checksum": zlib.crc32(packed)}
-
-
-def _write_part(path: Path, results: list[Row | Problem]) -> None:
-    """Rows as Arrow, problems as JSON in its header, under a temporary name first."""
-    problems = [result for result in results if isinstance(result, Problem)]
-    rows = [result for result in results if not isinstance(result, Problem)]
-    header = {
-        b"problems": json.dumps([[p.kind, p.where, p.message, p.remedy] for p in problems]).encode(),
-        b"machine": json.dumps([place for place, row in enumerate(rows) if row.pop("machine")]).encode(),
-    }
-    schema = SCHEMA.with_metadata(header)
-    with _arrow_file(path, schema) as writer:
-        if rows:
-            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
-
-
-def _join(parts: list[Path], output: Path, described: dict[str, Any], report: ImportReport) -> None:
-    characters: dict[str | None, set[str]] = {}
-    counts: Counter[str] = Counter()
-    sets: dict[str, None] = {}  # in the order of their first lines
-    machine: list[int] = []  # rows
-    for part in parts:
-        with pa.memory_map(os.fsencode(part)) as source:
-            file = pa.ipc.open_file(source)
-            for problem in json.loads(file.schema.metadata[b"problems"]):
-                report.add(*problem)
-                report.used -= 1  # the reader yielded it, but it did not make it into the store
-            machine += [counts.total() + row for row in json.loads(file.schema.metadata[b"machine"])]
-            for text, split, source in _facts(file):
-                characters.setdefault(split, set()).update(normalise(text))
-                counts[split or "none"] += 1
-                sets[source] = None
-    charset = characters.get("train") or set().union(*characters.values())
-    meta = {
-        **described,
-        "version": VERSION,
-        "charset": sorted(charset),
-        "lines": dict(counts),
-        "sets": list(sets),
-        "left_out": report.left_out,
-        "machine_read": report.machine_read,  # left out, too
-        "corrected_elsewhere": report.counts["warning", CORRECTED_ELSEWHERE],
-        "machine_rows": machine,
-    }
-    schema = SCHEMA.with_metadata({KEY: json.dumps(meta, ensure_ascii=False).encode()})
-    with _arrow_file(output, schema) as writer:
-        for part in parts:
-            with pa.memory_map(os.fsencode(part)) as source:
-                file = pa.ipc.open_file(source)
-                for number in range(file.num_record_batches):
-                    writer.write_batch(file.get_batch(number).replace_schema_metadata(schema.metadata))
-
-
-@contextmanager
-def _arrow_file(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
-    with whole_file(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as sink:  # noqa: SIM117
-        with pa.ipc.new_file(sink, schema) as writer:
-            yield writer
-
-
-def _facts(file: pa.RecordBatchFileReader) -> Iterator[tuple[str, str | None, str]]:
-    """Text, split and source of each line."""
-    for number in range(file.num_record_batches):
-        batch = file.get_batch(number)
-        yield from zip(*(batch[name].to_pylist() for name in ("text", "split", "source")), strict=True)
-
-
-def _claim(parts: Path, specs: Sequence[str | Path], shape: Shape) -> None:
-    """Parts of a run over the same unchanged sources are gone on with; others are cleared away."""
-    key = _key(specs, shape)
-    note = parts / "sources"
-    if not note.is_file() or note.read_text() != key:
-        shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir()
-        note.write_text(key)
+    return {name: getattr(sample, name) for name in names} | pack(line)
 
 
 def _key(specs: Sequence[str | Path], shape: Shape) -> str:
     height, max_width, straightened, machine_lines = shape
     more = " level" * straightened + " machine" * machine_lines
-    return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{more}")
+    return fingerprint(specs, f"{VERSION} {height} {max_width} {PART}{more}")
 
 
 def _reasons(report: ImportReport, specs: Sequence[str | Path]) -> str:
