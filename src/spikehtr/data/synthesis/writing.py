@@ -15,6 +15,8 @@ from spikehtr.data.handwriting import Font, Gray, clusters, length, needs_shapin
 RAISED = "\ue000"  # before letters that are written small and high, up to the end of their word; never in a text
 _LONG_S = re.compile(r"s(?=[a-zàâäæçèéêëîïôöùûüß])")  # not at the end of a word
 _LONG = "\u017f"  # the long s
+_TYPICAL = "notre seigneur, au dit lieu de sa demeure"
+_LETTER = 0.25  # width of a letter in lines cut from pages, as a share of their height: the median over 25 sets
 _SMALL = 0.62  # size of raised letters
 
 
@@ -38,8 +40,10 @@ class Hand:
 def new_hand(font: Font, height: int, rng: Generator) -> Hand:
     """A writer with this font, for lines of this height."""
     # By the height of small letters: in some fonts capitals are many times as high, and lines cut from pages cut these.
-    small = height * float(rng.uniform(0.17, 0.36))
+    small = height * float(rng.uniform(0.18, 0.38))
     size = max(6, round(min(small / font.middle, 1.3 * height / (font.ascent + font.descent))))
+    natural = length(font.path, 100, _TYPICAL) * size / 100 / len(_TYPICAL)
+    wanted = float(np.exp(rng.normal(np.log(_LETTER), 0.3))) * height
     return Hand(
         font,
         size,
@@ -47,7 +51,7 @@ def new_hand(font: Font, height: int, rng: Generator) -> Hand:
         long_s=_LONG in font.characters and bool(rng.random() < 0.3),
         slant=float(np.clip(rng.normal(0.06, 0.14), -0.35, 0.5)),
         weight=float(rng.uniform(-0.6, 0.9)),
-        narrow=float(np.exp(rng.normal(-0.04, 0.13))),
+        narrow=float(np.clip(wanted / natural, 0.8, 1.5)),
         spacing=float(rng.uniform(-0.02, 0.06)) * size,
         gap=max(font.space * float(rng.uniform(0.7, 1.6)), font.middle * float(rng.uniform(0.45, 0.9))) * size,
         jitter=float(rng.uniform(0, 0.025)) * size,
