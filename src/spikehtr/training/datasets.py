@@ -131,7 +131,8 @@ def _with_text(store: LineStore, rows: Indices, taught: Taught, remarks: list[st
         remarks.append(
             f"{int((~left).sum())} training lines are left out: of their transcripts nothing is left to teach"
         )
-    return rows[left]
+    kept: Indices = rows[left]
+    return kept
 
 
 def _charset(

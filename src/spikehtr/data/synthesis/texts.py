@@ -98,7 +98,8 @@ def plain_characters(texts: Texts) -> frozenset[str]:
 
 def read_texts(files: Sequence[Path], transcripts: Sequence[Sequence[str]] = ()) -> Texts:
     """Plain text in UTF-8, or the same packed by gzip: a file with one word a row is a list, any other runs on."""
-    running, listed = [], []
+    running: list[list[str]] = []
+    listed: list[list[str]] = []
     for path in files:
         try:
             content = path.read_bytes()
