@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.text import BLANK, Charset, UnknownCharacterError, normalise
+from spikehtr.text import BLANK, Charset, UnknownCharacterError, normalise, plain
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,28 @@ def test_normalise_is_idempotent_and_clean(text):
     assert normalise(once) == once
     assert "\u00ac" not in once
     assert once == " ".join(once.split())
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("M^r Dupont", "Mr Dupont"),
+        ("l\u2019an \u2014 \u00abbis\u00bb", 'l\'an - "bis"'),
+        ("pre=", "pre-"),
+        ("2 =", "2 ="),
+        ("^", ""),
+        ("a\u00b2 \u02b3", "a2 r"),
+    ],
+)
+def test_plain_text_has_no_signs_of_conventions(raw, clean):
+    assert plain(raw) == clean
+
+
+@given(st.text())
+def test_plain_is_idempotent_and_normalised(text):
+    once = plain(text)
+    assert plain(once) == once == normalise(once)
+    assert "^" not in once
 
 
 def test_charset_from_training_texts():

@@ -24,6 +24,24 @@ def normalise(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
+_PLAIN = {
+    "^": "",
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2500\u23af", "-"),
+    **dict.fromkeys("\u2018\u2019\u02bc", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
+}
+
+
+def plain(text: str) -> str:
+    """A normalised transcript without what conventions of transcribing differ in. Idempotent; may be empty.
+
+    Sets mark raised letters by ^ or not at all, part words at a line's end by =, - or a sign of its own, and use
+    several dashes, apostrophes and quotation marks for one.
+    """
+    text = normalise("".join(_PLAIN.get(c, c) for c in normalise(text)))
+    return f"{text[:-1]}-" if len(text) > 1 and text[-1] == "=" and text[-2].isalpha() else text
+
+
 class UnknownCharacterError(SpikeHTRError):
     """A transcript holds characters that the charset does not."""
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_help import WORDS, write_folder
-from spikehtr.data.batching import Lines, collate, load_batches, padding_waste, plan_epoch, share
+from spikehtr.data.batching import Lines, balanced_sizes, collate, load_batches, padding_waste, plan_epoch, share
 from spikehtr.data.compiling import compile_store
 from spikehtr.data.store import StoreError
 from spikehtr.text import Charset
@@ -42,6 +42,31 @@ def test_devices_share_a_batch_evenly(widths, size, world):
         joined = np.concatenate(parts)
         assert set(joined) == set(batch)
         assert len(joined) - len(batch) == -len(batch) % world  # only what is missing is repeated
+
+
+@given(st.lists(st.integers(1, 400), min_size=2, max_size=6), st.floats(0.1, 1), st.integers(0, 9))
+def test_a_balanced_epoch_is_as_long_every_time_and_repeats_no_line_before_its_turn(sizes, balance, seed):
+    starts = np.cumsum([0, *sizes])
+    sets = [np.arange(a, b) for a, b in zip(starts, starts[1:], strict=False)]
+    widths = np.full(starts[-1], 10, np.int32)
+    wanted = balanced_sizes(sizes, balance)
+    for epoch in range(2):
+        shown = np.concatenate(plan_epoch(widths, 8, seed, epoch, sets=sets, balance=balance))
+        times = np.bincount(shown, minlength=len(widths))
+        for indices, number in zip(sets, wanted, strict=True):
+            assert times[indices].sum() == number
+            assert times[indices].max() - times[indices].min() <= 1
+            assert times[indices].max() <= 4
+
+
+def test_balance_goes_from_all_lines_to_all_sets_alike():
+    assert balanced_sizes([900, 100], 0.0) == [900, 100]
+    assert balanced_sizes([900, 100], 0.5) == [750, 250]  # 30 to 10
+    assert balanced_sizes([600, 400], 1.0) == [500, 500]
+    assert balanced_sizes([990, 10], 1.0) == [500, 40]  # four times each is the most
+    widths = np.arange(50, dtype=np.int32)
+    plain, other = plan_epoch(widths, 8, 0, 0), plan_epoch(widths, 8, 0, 0, sets=[np.arange(50)], balance=0.5)
+    assert all((a == b).all() for a, b in zip(plain, other, strict=True))  # one set: nothing to balance
 
 
 def test_padding_waste_is_what_it_says():

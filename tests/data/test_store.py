@@ -78,7 +78,7 @@ def test_lines_compiled_from_stores_keep_their_sources(tmp_path):
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr("spikehtr.data.compiling._PART", 3)
+    monkeypatch.setattr("spikehtr.data.compiling.PART", 3)
     source, target = write_folder(tmp_path / "src"), tmp_path / "s.arrow"
 
     def killed(done):
@@ -100,7 +100,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
 
 
 def test_parts_of_changed_sources_are_not_used(tmp_path, monkeypatch):
-    monkeypatch.setattr("spikehtr.data.compiling._PART", 3)
+    monkeypatch.setattr("spikehtr.data.compiling.PART", 3)
     source, target = write_folder(tmp_path / "src"), tmp_path / "s.arrow"
 
     def killed(done):

@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 import torch
 from training_help import Epochs, Killed, run
 
 from spikehtr import Recognizer
+from spikehtr.data.batching import Lines
 from spikehtr.training.loop import BEST, TrainingError, TrainingRun
 from spikehtr.training.monitoring import MEASURED
 from spikehtr.weights import load_model
@@ -215,3 +217,20 @@ def test_how_a_machine_loads_lines_may_change_on_the_way(store, tmp_path):
     run(store, tmp_path / "r", data__workers=0).save()
     other = run(store, tmp_path / "r", data__workers=3, data__cache_mb=7)
     assert other.resume() is None
+
+
+def test_sets_can_be_shown_more_evenly_and_a_stopped_run_still_ends_the_same(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(Lines, "by_set", lambda lines: [np.arange(4), np.arange(4, len(lines))])
+    whole = run(store, tmp_path / "whole", data__balance=1.0)
+    shown = np.concatenate(whole.plan(1))
+    assert (shown < 4).sum() == len(shown) / 2 == 12
+    whole.fit()
+    stopped = run(store, tmp_path / "stopped", data__balance=1.0)
+    stopped.beat = lambda _: setattr(stopped, "stopping", stopped.step >= 4)
+    stopped.fit()
+    assert 4 <= stopped.step < whole.step
+    again = run(store, tmp_path / "stopped", data__balance=1.0)
+    again.resume()
+    again.fit()
+    pairs = zip(whole.average.values.values(), again.average.values.values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)

@@ -85,3 +85,20 @@ def test_what_a_model_read_is_never_validated_on(make):
 
 def test_nothing_is_said_where_all_is_marked(make):
     assert split_rows(make(marked=MARKED)).remark == ""
+
+
+def test_plain_transcripts_are_taught_and_the_texts_as_they_are_judged(tmp_path):
+    for split, texts in {"train": ["a^b", "^", "ab\u2014"], "validation": ["a^b"]}.items():
+        (tmp_path / "set" / split).mkdir(parents=True)
+        for number, text in enumerate(texts):
+            Image.fromarray(draw_line("ab")).save(tmp_path / "set" / split / f"{number}.png")
+            (tmp_path / "set" / split / f"{number}.gt.txt").write_text(text, encoding="utf-8")
+    store = compile_store([tmp_path / "set"], tmp_path / "s.arrow")[0]
+    as_is = training_sets(store, Config())
+    assert "".join(as_is.train.charset.characters) == "^ab\u2014"
+    plainly = training_sets(store, Config().with_overrides({"data.transcripts": "plain"}), allow_unknown=True)
+    assert "".join(plainly.train.charset.characters) == "-ab"
+    taught = [plainly.train.charset.decode(item.labels) for item in (plainly.train[0], plainly.train[1])]
+    assert sorted(taught) == ["ab", "ab-"]
+    assert any("nothing is left to teach" in remark for remark in plainly.remarks)
+    assert plainly.validation.store.text(int(plainly.validation.rows[0])) == "a^b"

@@ -15,6 +15,7 @@ from spikehtr.files import write_json
 if TYPE_CHECKING:
     from spikehtr.data.check import DataCheck
     from spikehtr.data.samples import ImportReport
+    from spikehtr.data.synth import SynthReport
 
 Sources = Annotated[
     list[str],
@@ -172,36 +173,82 @@ def preview(
 
 @app.command()
 def synth(
-    text: Annotated[Path, typer.Option("--text", help="A plain-text corpus, UTF-8.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for NNNNNN.png and NNNNNN.gt.txt.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="A store to write (NAME.arrow), or a folder for NNNNNN.png and .gt.txt."),
+    ],
+    text: Annotated[
+        Optional[list[Path]],
+        typer.Option("--text", help="Plain text or a word list, UTF-8; for a store also packed (.gz). Repeatable."),
+    ] = None,
+    like: Annotated[
+        Optional[list[str]],
+        typer.Option("--like", help="Lines whose training part lends texts, paper and ink to a store. Repeatable."),
+    ] = None,
     fonts: Annotated[
         Optional[Path], typer.Option("--fonts", help="Folder of .ttf and .otf files; without it, the two we ship.")
     ] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many lines.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="The same seed draws the same lines.")] = 0,
+    validation: Annotated[
+        int, typer.Option("--validation", min=0, help="So many lines more in a store, to validate on.")
+    ] = 0,
+    height: Annotated[int, typer.Option("--height", min=8, help="Height of the lines, pixels.")] = 64,
+    max_width: Annotated[
+        Optional[int], typer.Option("--max-width", min=8, help="Fit a store's lines to this width once and for all.")
+    ] = None,
+    workers: Annotated[
+        Optional[int], typer.Option("--workers", min=1, help="Processes that draw a store; without it, all cores.")
+    ] = None,
 ) -> None:
-    """Draw lines of text in handwriting fonts, with varied slant, ink and paper: for tests, demos, pre-training."""
+    """Draw lines of text in handwriting fonts: for tests and demos into a folder, for pre-training into a store."""
     from spikehtr.assets import FONTS
+
+    if output.suffix == ".arrow":
+        from spikehtr.data.synthesis.drawn_store import draw_store, gather
+
+        options.writable(output)
+        sources, report = gather(text or [], like or [], fonts or FONTS, height, seed)
+        with counting("drawing lines", number + validation) as progress:
+            store = draw_store(sources, report, output, number, seed, validation, max_width, workers, progress)
+        size = output.stat().st_size / 2**20
+        typer.echo(
+            f"wrote {output}: {len(store)} lines, {size:.1f} MiB, of {report.texts} texts, {report.fonts.fonts} fonts, "
+            f"{report.papers} pieces of paper; {len(store.charset) - 1} characters"
+        )
+        for why, count in report.skipped.most_common():
+            typer.echo(f"passed over: {why}: {count}")
+        _print_fonts_left_out(report.fonts)
+        return
     from spikehtr.data.synth import split_corpus, synthesise
 
+    if not text or len(text) > 1 or like or validation or max_width or workers:
+        raise SpikeHTRError(
+            f"{output}: a folder takes one --text and no --like, --validation, --max-width or --workers; "
+            "a store (-o NAME.arrow) takes them all"
+        )
     try:
-        corpus = text.read_text(encoding="utf-8-sig")
+        corpus = text[0].read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise SpikeHTRError(f"{text}: cannot be read ({error.strerror})") from None
+        raise SpikeHTRError(f"{text[0]}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise SpikeHTRError(f"{text}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        raise SpikeHTRError(f"{text[0]}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     with counting("drawing lines", number) as progress:
-        made = synthesise(split_corpus(corpus, seed), fonts or FONTS, number, output, seed, progress=progress)
+        made = synthesise(split_corpus(corpus, seed), fonts or FONTS, number, output, seed, height, progress)
     typer.echo(
         f"{output}: {made.written} lines drawn, {made.kept} already there, from {made.texts} texts, {made.fonts} fonts"
     )
-    for path, why in made.unreadable:
-        typer.echo(f"left out the font {path}: {why}")
+    _print_fonts_left_out(made)
     if made.skipped:
         from spikehtr.text import show
 
         rare = show(character for character, _ in made.missing.most_common(10))
         typer.echo(f"left out {made.skipped} texts with characters that no font has: {rare}")
+
+
+def _print_fonts_left_out(made: SynthReport) -> None:
+    for path, why in made.unreadable:
+        typer.echo(f"left out the font {path}: {why}")
 
 
 def _print_splits(found: DataCheck) -> None:

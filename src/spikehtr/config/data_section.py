@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -47,6 +47,14 @@ class DataConfig(Section):
     """Make lines level, and cut off empty rows above and below, before they are scaled."""
     train_lines: Annotated[int, Field(ge=0)] = 0
     """Train on so many lines, drawn by training.seed; 0: on all."""
+    balance: Fraction = 0.0
+    """How evenly sets are trained on where several are given: each is shown in proportion to its lines to the power of
+    one minus this. 0: every line once an epoch; 0.5: square roots; 1: all sets alike. A line is shown at most four
+    times an epoch, so that a small set is not learned by heart."""
+    transcripts: Literal["as-is", "plain"] = "as-is"
+    """What is taught: transcripts as they are, or plain text, in which letters after ^ stand on the line, all dashes,
+    apostrophes and quotation marks are of one kind, and = or - ends a parted word. Error rates are of the texts as they
+    are, with either."""
     workers: Annotated[int, Field(ge=0)] = 4
     """Threads that read lines."""
     cache_mb: Annotated[int, Field(ge=0)] = 2048

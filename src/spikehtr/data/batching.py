@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -22,27 +22,61 @@ from spikehtr.config import Config
 from spikehtr.data.compiling import Progress, open_lines
 from spikehtr.data.geometry import shrink_line
 from spikehtr.data.store import LineStore, StoreError, no_line_of
-from spikehtr.text import Charset, normalise
+from spikehtr.text import Charset, normalise, plain
 
 Indices = NDArray[np.int64]
 _WINDOW = 64  # batches that are sorted by width together: enough for little padding, few enough for good shuffling
 
 
+_MOST = 4  # times that a line is shown in an epoch, however small its set
+
+
 def plan_epoch(
-    widths: NDArray[np.int32], batch_size: int, seed: int, epoch: int, shuffle: bool = True
+    widths: NDArray[np.int32],
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    shuffle: bool = True,
+    sets: Sequence[Indices] = (),
+    balance: float = 0.0,
 ) -> list[Indices]:
-    """Every index once, in batches of similar width. Without shuffling: sorted by width, the same each time."""
+    """Every index once, in batches of similar width. Without shuffling: sorted by width, the same each time.
+
+    With `balance`, of each of `sets` (indices) as many as `balanced_sizes` says; the whole is as long every epoch.
+    """
     if not shuffle:
         order = np.argsort(widths, kind="stable")
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     rng = np.random.default_rng((seed, epoch))
-    order = rng.permutation(len(widths))
+    order = _balanced(sets, balance, rng) if balance and len(sets) > 1 else rng.permutation(len(widths))
     batches: list[Indices] = []
     for start in range(0, len(order), batch_size * _WINDOW):
         window = order[start : start + batch_size * _WINDOW]
         window = window[np.argsort(widths[window], kind="stable")]
         batches += [window[i : i + batch_size] for i in range(0, len(window), batch_size)]
     return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def balanced_sizes(sizes: Sequence[int], balance: float) -> list[int]:
+    """How many lines of each set an epoch shows: in proportion to size^(1 - balance), together about as many as there
+    are, but none of a set more than `_MOST` times as many as it has."""
+    if not balance:
+        return list(sizes)
+    total = sum(sizes)
+    weights = np.array(sizes, np.float64) ** (1 - balance)
+    return [
+        min(max(1, round(total * part)), _MOST * size)
+        for part, size in zip(weights / weights.sum(), sizes, strict=True)
+    ]
+
+
+def _balanced(sets: Sequence[Indices], balance: float, rng: np.random.Generator) -> Indices:
+    """So many of each set; none of its lines twice before all others were shown once."""
+    chosen: list[Indices] = []
+    for indices, wanted in zip(sets, balanced_sizes([len(one) for one in sets], balance), strict=True):
+        rounds = -(-wanted // len(indices))
+        chosen.append(np.concatenate([rng.permutation(indices) for _ in range(rounds)])[:wanted])
+    return rng.permutation(np.concatenate(chosen))
 
 
 def share(batch: Indices, rank: int, world: int) -> Indices:
@@ -100,6 +134,7 @@ class Lines:
         max_width: int,
         cache_mb: int = 0,
         labelled: bool = True,
+        transcripts: Literal["as-is", "plain"] = "as-is",
     ) -> None:
         if store.max_width not in (None, max_width):
             raise StoreError(
@@ -108,6 +143,7 @@ class Lines:
             )
         self.store, self.rows, self.charset, self.max_width = store, rows, charset, max_width
         self.labelled = labelled
+        self.taught = plain if transcripts == "plain" else normalise  # what of a transcript becomes labels
         self._room = cache_mb << 20
         self._cache: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()  # oldest first
         self._cached = 0
@@ -118,12 +154,17 @@ class Lines:
         """The width of each line as the network will see it."""
         return np.minimum(self.store.widths[self.rows], self.max_width)
 
+    def by_set(self) -> list[Indices]:
+        """The indices of each set that the lines are of."""
+        names, places = np.unique(self.store.sets()[self.rows], return_inverse=True)
+        return [np.flatnonzero(places == number) for number in range(len(names))]
+
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> Item:
         row = int(self.rows[index])
-        labels = self.charset.encode(normalise(self.store.text(row))) if self.labelled else []
+        labels = self.charset.encode(self.taught(self.store.text(row))) if self.labelled else []
         return Item(self._pixels(row), labels, row)
 
     def batch(self, indices: Indices) -> Batch:

@@ -11,10 +11,8 @@ import os
 import shlex
 import shutil
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -36,11 +34,9 @@ from spikehtr.data.samples import (
     machine_lines_remark,
     printable,
 )
-from spikehtr.data.store import VERSION, LineStore, StoreError, encode, is_store
-from spikehtr.data.store_parts import Row, join_parts, write_part
+from spikehtr.data.store import VERSION, LineStore, StoreError, is_store
+from spikehtr.data.store_parts import PART, Row, alone, claim, join_parts, pack, parts_of, write_part
 from spikehtr.errors import SpikeHTRError
-
-_PART = 512  # samples a part; also the rows of a record batch, at most
 
 
 class Shape(NamedTuple):
@@ -73,7 +69,7 @@ def compile_store(
     """
     if not output.parent.is_dir():
         raise SpikeHTRError(f"{output}: the folder {output.parent} does not exist; make it first")
-    with _alone(output):
+    with alone(output):
         return _compile(specs, output, Shape(height, max_width, straighten, machine_lines), progress)
 
 
@@ -82,13 +78,13 @@ def _compile(
 ) -> tuple[LineStore, ImportReport]:
     _check_stores(specs, shape)
     report = ImportReport()
-    parts = output.with_name(f".{output.name}.parts")
-    _claim(parts, specs, shape)
+    parts = parts_of(output)
+    claim(parts, _key(specs, shape))
     samples = _all_samples(specs, report, shape.machine_lines)
     done = 0
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # decoding and resizing leave Python's lock
         for number in range(1 << 30):
-            chunk = list(islice(samples, _PART))
+            chunk = list(islice(samples, PART))
             if not chunk:
                 break
             part = parts / f"{number:06d}.arrow"
@@ -107,7 +103,7 @@ def _compile(
         "straightened": shape.straightened,
         "sources": [printable(spec) for spec in specs],
     }
-    join_parts(sorted(parts.glob("*.arrow")), output, described, report)
+    join_parts(parts, output, described, report)
     shutil.rmtree(parts)
     return LineStore(output), report
 
@@ -217,18 +213,6 @@ def _cached(specs: Sequence[str | Path], shape: Shape, progress: Progress | None
         return compile_store(specs, target, shape.height, shape.max_width, progress, *shape[2:])[0]
 
 
-@contextmanager
-def _alone(output: Path) -> Iterator[None]:
-    """Keeps other programs out while a store is made. The lock goes with us; who waits for it makes a new one."""
-    lock = output.with_name(f".{output.name}.lock")
-    with FileLock(lock):
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # where a file in use cannot be taken away
-                lock.unlink()
-
-
 def _all_samples(specs: Sequence[str | Path], report: ImportReport, machine_lines: bool) -> Iterator[Sample]:
     for spec in specs:
         name = printable(spec)
@@ -243,26 +227,14 @@ def _row(sample: Sample, shape: Shape) -> Row | Problem:
         line = shrink_line(line, shape.max_width) if shape.max_width else line
     except ImageError as error:
         return Problem("unreadable image", sample.origin, str(error), "replace the image, or take the line out")
-    packed = encode(line)
     names = ("id", "text", "split", "document", "page", "origin", "source", "machine")
-    fields = {name: getattr(sample, name) for name in names}
-    return {**fields, "width": line.shape[1], "image": packed, "checksum": zlib.crc32(packed)}
-
-
-def _claim(parts: Path, specs: Sequence[str | Path], shape: Shape) -> None:
-    """Parts of a run over the same unchanged sources are gone on with; others are cleared away."""
-    key = _key(specs, shape)
-    note = parts / "sources"
-    if not note.is_file() or note.read_text() != key:
-        shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir()
-        note.write_text(key)
+    return {name: getattr(sample, name) for name in names} | pack(line)
 
 
 def _key(specs: Sequence[str | Path], shape: Shape) -> str:
     height, max_width, straightened, machine_lines = shape
     more = " level" * straightened + " machine" * machine_lines
-    return fingerprint(specs, f"{VERSION} {height} {max_width} {_PART}{more}")
+    return fingerprint(specs, f"{VERSION} {height} {max_width} {PART}{more}")
 
 
 def _reasons(report: ImportReport, specs: Sequence[str | Path]) -> str:

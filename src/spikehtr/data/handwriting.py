@@ -14,7 +14,7 @@ import numpy as np
 from fontTools.ttLib import TTFont
 from numpy.random import Generator
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont, features
+from PIL import ImageFont, features
 
 Gray = NDArray[np.float32]
 _JOINERS = "\u200c\u200d"  # zero-width by nature; every other character must leave ink
@@ -32,6 +32,7 @@ class Font:
     ascent: float  # of ordinary writing, above the baseline
     descent: float
     space: float
+    middle: float = 0.45  # height of small letters without ascenders
 
 
 def load_font(path: Path, characters: frozenset[str]) -> Font:
@@ -49,7 +50,9 @@ def load_font(path: Path, characters: frozenset[str]) -> Font:
         drawn = {c for c in drawn if not needs_shaping(c)}
     typical = "".join(c for c in _TYPICAL if ord(c) in table) or "".join(sorted(drawn - {" "}))[:50]
     box = face.getbbox(typical, anchor="ls") if typical else (0, -70, 0, 20)
-    return Font(path, frozenset(drawn), max(-box[1], 1) / 100, max(box[3], 0) / 100, face.getlength(" ") / 100)
+    middle = -face.getbbox("x", anchor="ls")[1] / 100 if "x" in drawn or ord("x") in table else 0.45
+    ascent, descent = max(-box[1], 1) / 100, max(box[3], 0) / 100
+    return Font(path, frozenset(drawn), ascent, descent, face.getlength(" ") / 100, max(middle, 0.1))
 
 
 @lru_cache(maxsize=128)
@@ -88,10 +91,10 @@ def ink_text(text: str, font: Font, height: int, rng: Generator) -> tuple[Gray, 
     pieces = _lay_out(text, font, size, rng)
     base, margin = round(1.6 * size), 2 * size  # room for tall letters, and for what slants out to the sides
     last, end, _ = pieces[-1]
-    ink = np.zeros((round(2.7 * size), round(end + _length(font.path, size, last)) + 2 * margin), np.uint8)
+    ink = np.zeros((round(2.7 * size), round(end + length(font.path, size, last)) + 2 * margin), np.uint8)
     for piece, x, y in pieces:
-        render = _rendered if len(piece) <= 12 else _render  # what is long hardly comes again
-        picture, left, top = render(font.path, size, piece)
+        draw = rendered if len(piece) <= 12 else render  # what is long hardly comes again
+        picture, left, top = draw(font.path, size, piece)
         first, column = max(0, round(base + y) + top), max(0, round(margin + x) + left)
         part = ink[first : first + picture.shape[0], column : column + picture.shape[1]]
         np.maximum(part, picture[: part.shape[0], : part.shape[1]], out=part)
@@ -101,21 +104,18 @@ def ink_text(text: str, font: Font, height: int, rng: Generator) -> tuple[Gray, 
     return _crop(cover, base * zoom, round(base * zoom - above), height, rng)
 
 
-def _render(path: Path, size: int, piece: str) -> tuple[NDArray[np.uint8], int, int]:
+def render(path: Path, size: int, piece: str) -> tuple[NDArray[np.uint8], int, int]:
     """The pixels of a letter or word, and where their left top corner lies from the pen on the baseline."""
-    face = _face(path, size)
-    left, top, right, bottom = face.getbbox(piece, anchor="ls")
-    x, y = math.floor(left) - 1, math.floor(top) - 1  # a pixel more all round, for edges that were smoothed
-    image = Image.new("L", (math.ceil(right) - x + 1, math.ceil(bottom) - y + 1))
-    ImageDraw.Draw(image).text((-x, -y), piece, font=face, fill=255, anchor="ls")
-    return np.asarray(image), x, y
+    mask, (x, y) = _face(path, size).getmask2(piece, "L", anchor="ls")
+    width, height = mask.size
+    return np.frombuffer(bytes(mask), np.uint8).reshape(height, width), math.floor(x), math.floor(y)
 
 
-_rendered = lru_cache(maxsize=4096)(_render)  # drawing letters is the slow part, and sizes and letters recur
+rendered = lru_cache(maxsize=4096)(render)  # drawing letters is the slow part, and sizes and letters recur
 
 
-@lru_cache(maxsize=16384)
-def _length(path: Path, size: int, piece: str) -> float:
+@lru_cache(maxsize=1 << 18)
+def length(path: Path, size: int, piece: str) -> float:
     return _face(path, size).getlength(piece)
 
 
@@ -153,16 +153,16 @@ def _lay_out(text: str, font: Font, size: int, rng: Generator) -> list[tuple[str
     pieces: list[tuple[str, float, float]] = []
     x = 0.0
     for word in text.split(" "):
-        parts = _clusters(word) if letters else [word]
+        parts = clusters(word) if letters else [word]
         for part, following in zip(parts, [*parts[1:], ""], strict=True):
             pieces.append((part, x, rng.normal(0, jitter)))
             # Measured in pairs, which knows about kerning.
-            x += _length(font.path, size, part + following) - _length(font.path, size, following) + spacing
+            x += length(font.path, size, part + following) - length(font.path, size, following) + spacing
         x += gap * rng.uniform(0.8, 1.25) - spacing
     return pieces
 
 
-def _clusters(word: str) -> list[str]:
+def clusters(word: str) -> list[str]:
     """Letters, each with the marks that sit on it."""
     parts: list[str] = []
     for c in word:
@@ -200,13 +200,13 @@ def on_paper(cover: Gray, baseline: float, rng: Generator) -> NDArray[np.uint8]:
     paper = np.full(cover.shape, rng.uniform(185, 252), np.float32)
     paper += np.linspace(rng.uniform(-12, 6), rng.uniform(-12, 6), width, dtype=np.float32)
     paper += np.linspace(rng.uniform(-6, 4), rng.uniform(-6, 4), height, dtype=np.float32)[:, None]
-    paper += (_clouds(height // 3, width // 3, cover.shape, rng) - 0.5) * np.float32(rng.uniform(2, 16))
+    paper += (clouds(height // 3, width // 3, cover.shape, rng) - 0.5) * np.float32(rng.uniform(2, 16))
     if rng.random() < 0.2:
         row = np.float32(baseline + rng.uniform(-1, 3)) + np.arange(width, dtype=np.float32) * rng.normal(0, 0.003)
         near = np.abs(np.arange(height, dtype=np.float32)[:, None] - row.astype(np.float32))
         paper -= np.clip(rng.uniform(1, 1.6) - near, 0, 1).astype(np.float32) * np.float32(rng.uniform(15, 55))
     weak = rng.uniform(0.05, 0.45)
-    cover = cover * (1 - np.float32(weak) * _clouds(3, max(2, width // 40), cover.shape, rng))
+    cover = cover * (1 - np.float32(weak) * clouds(3, max(2, width // 40), cover.shape, rng))
     page = paper + (np.float32(rng.uniform(15, 90)) - paper) * cover
     if rng.random() < 0.35:
         page = np.asarray(cv2.GaussianBlur(page, (0, 0), rng.uniform(0.35, 0.8)), np.float32)
@@ -214,7 +214,7 @@ def on_paper(cover: Gray, baseline: float, rng: Generator) -> NDArray[np.uint8]:
     return page.clip(0, 255).astype(np.uint8)
 
 
-def _clouds(rows: int, columns: int, shape: tuple[int, ...], rng: Generator) -> Gray:
+def clouds(rows: int, columns: int, shape: tuple[int, ...], rng: Generator) -> Gray:
     """Smooth noise in [0, 1]: a coarse grid of random numbers, enlarged."""
     coarse = rng.random((max(1, rows), max(1, columns)), np.float32)
     return np.asarray(cv2.resize(coarse, (shape[1], shape[0]), interpolation=cv2.INTER_LINEAR), np.float32)

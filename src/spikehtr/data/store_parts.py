@@ -1,23 +1,66 @@
-"""The parts that a store is made of while it is made: a small Arrow file each, and all of them joined."""
+"""The parts a store is made of: small Arrow files, each whole or not there, joined into one at the end.
+
+What makes a store, from files or by drawing, writes parts of `PART` lines into a folder beside it. A run that was
+killed leaves its parts, and the next one with the same key goes on behind them.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from filelock import FileLock
+from numpy.typing import NDArray
 
 from spikehtr.data.samples import CORRECTED_ELSEWHERE, ImportReport, Problem
-from spikehtr.data.store import KEY, SCHEMA, VERSION
+from spikehtr.data.store import KEY, SCHEMA, VERSION, encode
 from spikehtr.files import whole_file
 from spikehtr.text import normalise
 
+PART = 512  # lines a part; also the rows of a record batch, at most
+
 Row = dict[str, Any]
+
+
+def parts_of(output: Path) -> Path:
+    """The folder of a store's parts while it is made."""
+    return output.with_name(f".{output.name}.parts")
+
+
+@contextmanager
+def alone(output: Path) -> Iterator[None]:
+    """Keeps other programs out while a store is made. The lock goes with us; who waits for it makes a new one."""
+    lock = output.with_name(f".{output.name}.lock")
+    with FileLock(lock):
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # where a file in use cannot be taken away
+                lock.unlink()
+
+
+def claim(parts: Path, key: str) -> None:
+    """Parts of a run over the same unchanged sources are gone on with; others are cleared away."""
+    note = parts / "sources"
+    if not note.is_file() or note.read_text() != key:
+        shutil.rmtree(parts, ignore_errors=True)
+        parts.mkdir()
+        note.write_text(key)
+
+
+def pack(line: NDArray[np.uint8]) -> Row:
+    """The columns of a row that its pixels [height, width] fill."""
+    packed = encode(line)
+    return {"width": line.shape[1], "image": packed, "checksum": zlib.crc32(packed)}
 
 
 def write_part(path: Path, results: list[Row | Problem]) -> None:
@@ -34,7 +77,8 @@ def write_part(path: Path, results: list[Row | Problem]) -> None:
             writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
 
 
-def join_parts(parts: list[Path], output: Path, described: dict[str, Any], report: ImportReport) -> None:
+def join_parts(folder: Path, output: Path, described: dict[str, Any], report: ImportReport) -> None:
+    parts = sorted(folder.glob("*.arrow"))
     characters: dict[str | None, set[str]] = {}
     counts: Counter[str] = Counter()
     sets: dict[str, None] = {}  # in the order of their first lines

@@ -94,7 +94,7 @@ def synthesise(
     if not texts:
         raise SpikeHTRError("there is no text to draw: the corpus is empty")
     report = SynthReport()
-    usable = _load_fonts(fonts, frozenset().union(*texts), report)
+    usable = load_fonts(fonts, frozenset().union(*texts), report)
     texts = _drawable(texts, usable, report)
     _prepare(folder, {"seed": seed, "height": height, "texts": _digest(texts), "fonts": _digest(_names(usable, fonts))})
     start = seed % 2**63
@@ -116,7 +116,7 @@ def synthesise(
     return report
 
 
-def _load_fonts(folder: Path, characters: frozenset[str], report: SynthReport) -> list[Font]:
+def load_fonts(folder: Path, characters: frozenset[str], report: SynthReport) -> list[Font]:
     files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".ttf", ".otf") and p.is_file())
     if not files:
         raise SpikeHTRError(f"{folder}: no fonts there; give a folder that holds .ttf or .otf files")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,8 +14,10 @@ from spikehtr.data.batching import Indices, Lines
 from spikehtr.data.check import frames_needed
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
-from spikehtr.text import Charset, normalise, show
+from spikehtr.text import Charset, normalise, plain, show
 from spikehtr.training.finetune import Mode, change_charset
+
+Taught = Callable[[str], str]  # what of a transcript is taught
 
 HOLD_OUT_FROM = 20  # lines of no split: with fewer none is held out, for one or two lines decide nothing
 _PLENTY = 50  # from there on every tenth line is held out, below every fifth
@@ -104,24 +107,38 @@ def training_sets(
         which = "1 line marked as validation is as the model read it"
         which = which if number == 1 else f"{number} lines marked as validation are as the model read them"
         remarks.append(f"{which}: not validated on")
-    train = _drawn(_spellable(store, train, config, remarks), config, remarks)
-    charset = _charset(store, train, known, mode, remarks)
+    taught = plain if config.data.transcripts == "plain" else normalise
+    train = _drawn(_spellable(store, _with_text(store, train, taught, remarks), config, remarks), config, remarks)
+    charset = _charset(store, train, known, mode, taught, remarks)
     if known is not None and mode == "keep":
-        train = _writable(store, train, charset, remarks)
+        train = _writable(store, train, charset, taught, remarks)
     if not len(train):
         sources = ", ".join(store.meta["sources"])
         raise SpikeHTRError(f"{sources}: no line to train on; `spikehtr data check` says why")
     _check_unknown(store, validation, charset, remarks, allow_unknown)
     width, cache = config.data.max_width, config.data.cache_mb
     return TrainingSets(
-        Lines(store, train, charset, width, cache),
+        Lines(store, train, charset, width, cache, transcripts=config.data.transcripts),
         Lines(store, validation, charset, width, cache // 4, labelled=False),
         remarks,
     )
 
 
-def _charset(store: LineStore, rows: Indices, known: Charset | None, mode: Mode, remarks: list[str]) -> Charset:
-    texts = (normalise(store.text(int(row))) for row in rows)
+def _with_text(store: LineStore, rows: Indices, taught: Taught, remarks: list[str]) -> Indices:
+    """The rows of whose transcript something is left to teach."""
+    left = np.array([bool(taught(store.text(int(row)))) for row in rows], dtype=bool)
+    if not left.all():
+        remarks.append(
+            f"{int((~left).sum())} training lines are left out: of their transcripts nothing is left to teach"
+        )
+    kept: Indices = rows[left]
+    return kept
+
+
+def _charset(
+    store: LineStore, rows: Indices, known: Charset | None, mode: Mode, taught: Taught, remarks: list[str]
+) -> Charset:
+    texts = (taught(store.text(int(row))) for row in rows)
     if known is None:
         return Charset.from_texts(texts)
     change = change_charset(known, texts, mode)
@@ -152,9 +169,9 @@ def _drawn(rows: Indices, config: Config, remarks: list[str]) -> Indices:
     return np.sort(rows[order[:wanted]])
 
 
-def _writable(store: LineStore, rows: Indices, charset: Charset, remarks: list[str]) -> Indices:
+def _writable(store: LineStore, rows: Indices, charset: Charset, taught: Taught, remarks: list[str]) -> Indices:
     """The rows whose text the charset can write."""
-    unknown, lines = _unknown(store, rows, charset)
+    unknown, lines = _unknown(store, rows, charset, taught)
     if unknown:
         remarks.append(
             f"{int(lines.sum())} of {len(rows)} training lines hold characters that the model does not know and are "
@@ -176,9 +193,11 @@ def _check_unknown(store: LineStore, rows: Indices, charset: Charset, remarks: l
     remarks.append(f"{found}; they count as errors")
 
 
-def _unknown(store: LineStore, rows: Indices, charset: Charset) -> tuple[list[str], NDArray[np.bool_]]:
+def _unknown(
+    store: LineStore, rows: Indices, charset: Charset, taught: Taught = normalise
+) -> tuple[list[str], NDArray[np.bool_]]:
     """The characters that `charset` lacks, and which rows hold one."""
-    each = [charset.unknown(normalise(store.text(int(row)))) for row in rows]
+    each = [charset.unknown(taught(store.text(int(row)))) for row in rows]
     return sorted(set().union(*each)), np.array([bool(found) for found in each], dtype=bool)
 
 

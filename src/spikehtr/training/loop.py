@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from spikehtr.config import Config
-from spikehtr.data.batching import Batch, Indices, Lines, load_batches, plan_epoch, share
+from spikehtr.data.batching import Batch, Indices, Lines, balanced_sizes, load_batches, plan_epoch, share
 from spikehtr.evaluation.predict import predict
 from spikehtr.evaluation.rates import character_edits, total
 from spikehtr.model.network import Network
@@ -64,7 +64,14 @@ class TrainingRun:
         self.fabric = fabric or make_fabric()
         self.notes, self.half = notes or {}, half
         settings = config.training
-        self.epoch_length = math.ceil(len(train) / settings.batch_size)
+        # The sets that lines are of, where they are to be shown more evenly than they are large.
+        self.sets = train.by_set() if config.data.balance else []
+        shown = (
+            sum(balanced_sizes([len(one) for one in self.sets], config.data.balance))
+            if len(self.sets) > 1
+            else len(train)
+        )
+        self.epoch_length = math.ceil(shown / settings.batch_size)
         self.schedule = Schedule(settings, self.epoch_length, max_steps, max_minutes)
         torch.manual_seed(settings.seed)
         self.net = build(config.model, len(train.charset))
@@ -206,7 +213,8 @@ class TrainingRun:
     def plan(self, epoch: int) -> list[Indices]:
         """The batches of an epoch."""
         settings = self.config.training
-        return plan_epoch(self.train.widths, settings.batch_size, settings.seed, epoch)
+        balance = self.config.data.balance
+        return plan_epoch(self.train.widths, settings.batch_size, settings.seed, epoch, sets=self.sets, balance=balance)
 
     def _agree(self, now: bool = False) -> None:
         """Count the time and see whether to stop; several devices take the first one's time, every few steps."""

@@ -1,0 +1,1 @@
+"""Synthetic handwriting at scale: texts, hands, paper, and a store of lines drawn by many processes."""
