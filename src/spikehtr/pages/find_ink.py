@@ -39,6 +39,12 @@ def find_ink(gray: Gray) -> tuple[Mask, NDArray[np.float32], float | None]:
     return _without_specks(ink), dark, fold and (fold[0] + fold[1]) / 2
 
 
+def find_fold(gray: Gray) -> float | None:
+    """The x of a book's fold, if there is one."""
+    fold = _fold(_darkness(gray))
+    return fold and (fold[0] + fold[1]) / 2
+
+
 def _fold(dark: NDArray[np.float32]) -> tuple[float, float] | None:
     """The left and right edge of the fold of an open book: a dark line from top to bottom, near the middle.
 

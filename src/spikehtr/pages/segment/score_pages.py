@@ -5,32 +5,21 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from spikehtr.pages.order_lines import Placed, in_order
-from spikehtr.pages.segment.decode_maps import DecodedLine, DecodeOptions
-from spikehtr.pages.segment.find_lines import FindOptions, as_it_lies, find, first_scale, orient, resized
+from spikehtr.pages.quarter_turns import as_it_lies
+from spikehtr.pages.segment.arrange_lines import ordered
+from spikehtr.pages.segment.decode_maps import DecodeOptions
+from spikehtr.pages.segment.find_lines import FindOptions, find, first_scale, orient, resized
 from spikehtr.pages.segment.line_network import LineNetwork
 from spikehtr.pages.segment.measures import page_score
 from spikehtr.pages.segment.packed_pages import PackedPage
 
 Row = dict[str, Any]
 SCORES = ("recall", "precision", "f", "whole", "split", "merged", "missed", "false", "disorder", "jumps")
-SIZES_TO_A_LINE = 4.5  # the height of a line in the sizes that `pages.order_lines` counts in
-
-
-def ordered(lines: Sequence[DecodedLine]) -> list[DecodedLine]:
-    """Lines in reading order."""
-    placed = [Placed(_rightward(line.points), line.polygon, line.height / SIZES_TO_A_LINE) for line in lines]
-    numbers = {id(one.polygon): number for number, one in enumerate(placed)}
-    return [lines[numbers[id(one.polygon)]] for region, _ in in_order(placed, []) for one in region]
-
-
-def _rightward(points: Any) -> Any:
-    return points if points[-1, 0] >= points[0, 0] else points[::-1]
 
 
 def evaluate(
@@ -42,7 +31,7 @@ def evaluate(
     """Scores, seconds, and which way up every quarter turn of a page was held to be."""
     for page in pages:
         start = time.perf_counter()
-        found = find(network, page.image, options, decoding)
+        (found,) = find(network, [page.image], options, decoding)
         lines = ordered(found.lines)
         seconds = time.perf_counter() - start
         points = [as_it_lies(line.points, found.turns, page.image.shape) for line in lines]
@@ -65,8 +54,8 @@ def turns_right(network: LineNetwork, page: PackedPage, options: FindOptions) ->
     """The share of the four ways to lay a page of which it is found which it is."""
     scale = first_scale(page.image, options)
     small = resized(page.image, scale)
-    lying = (np.ascontiguousarray(np.rot90(small, -k)) for k in range(4))
-    return sum(orient(network, one, scale, options).turns == k for k, one in enumerate(lying)) / 4
+    lying = [np.ascontiguousarray(np.rot90(small, -k)) for k in range(4)]
+    return sum(one.turns == k for k, one in enumerate(orient(network, lying, [scale] * 4, options))) / 4
 
 
 def table(rows: Iterable[Row], by: str) -> list[str]:
