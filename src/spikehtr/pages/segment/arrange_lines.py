@@ -26,9 +26,9 @@ def arrange(lines: Sequence[DecodedLine], folds: Sequence[float] = ()) -> list[L
     """
     directions = [quarter(line.points[[0, -1]].tolist()) for line in lines]
     level = [line for line, turns in zip(lines, directions, strict=True) if turns % 2 == 0]
-    placed = [Placed(_rightward(line.points), line.polygon, line.height / SIZES_TO_A_LINE) for line in level]
-    of = {id(one.polygon): line for one, line in zip(placed, level, strict=True)}
-    regions = [LineRegion([of[id(one.polygon)] for one in part], kind) for part, kind in in_order(placed, folds)]
+    placed = [Placed(_rightward(line.points), line.points, line.height / SIZES_TO_A_LINE) for line in level]
+    of = {id(one): line for one, line in zip(placed, level, strict=True)}
+    regions = [LineRegion([of[id(one)] for one in part], kind) for part, kind in in_order(placed, folds)]
     for turns in (1, 3):
         steep = [line for line, its in zip(lines, directions, strict=True) if its == turns]
         regions += [LineRegion(part, "marginalia") for part in _side_by_side(steep, turns)]

@@ -96,7 +96,7 @@ def picture(result: Result) -> bytes:
     for line in result.found:
         _draw(canvas, line * scale, FOUND, 1)
     png = io.BytesIO()
-    Image.fromarray(canvas).quantize(24, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
+    Image.fromarray(canvas).quantize(96, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
     return png.getvalue()
 
 
