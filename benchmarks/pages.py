@@ -1,7 +1,7 @@
 """How well and how fast pages are divided into lines, and what that costs in reading.
 
     python benchmarks/pages.py PAGES                                # a folder of PAGE or ALTO files with their images
-    python benchmarks/pages.py PAGES --segmenter builtin kraken     # beside kraken's, where it is installed
+    python benchmarks/pages.py PAGES --segmenter network rules kraken  # beside each other; kraken where it is installed
     python benchmarks/pages.py PAGES --model model.safetensors      # and character error rates, given and found lines
 
 Baselines are scored as spikehtr/pages/score_lines.py says. Each page is a sample; figures are means over the pages of a
@@ -31,11 +31,11 @@ from spikehtr.data.formats import xml
 from spikehtr.data.images import open_gray
 from spikehtr.data.samples import ImportReport
 from spikehtr.evaluation.rate_tables import columns
-from spikehtr.pages.found import FoundRegion, Segmenter
+from spikehtr.pages.found import FoundLayout, FoundRegion, Segmenter
 from spikehtr.pages.given import ROOTS, read_given
 from spikehtr.pages.page_lines import SegmentedPage, assemble, cut_lines, found_sheet, given_sheet
-from spikehtr.pages.rule_segmenter import segmenter
 from spikehtr.pages.score_lines import Score, score
+from spikehtr.pages.segmenters import segmenter
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
 from spikehtr.text import normalise
@@ -67,7 +67,8 @@ def timed(find: Segmenter, image: Path, rounds: int) -> tuple[list[FoundRegion],
     wall, used = [], []
     for _ in range(rounds):
         start, before = time.perf_counter(), time.process_time()
-        regions = find(open_gray(image))
+        found = find(open_gray(image))
+        regions = found.regions if isinstance(found, FoundLayout) else found
         wall.append(time.perf_counter() - start)
         used.append(time.process_time() - before)
     return regions, min(wall), min(used)
@@ -117,7 +118,7 @@ def rate(rows: list[Row], key: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", type=Path, help="a folder with a folder for each document")
-    parser.add_argument("--segmenter", nargs="+", default=["builtin"], choices=["builtin", "kraken"])
+    parser.add_argument("--segmenter", nargs="+", default=["builtin"], metavar="NAME|FILE")
     parser.add_argument("--model", type=Path, help="a model file, for character error rates")
     parser.add_argument("--rounds", type=int, default=3, help="how often each page is timed; kraken's once")
     parser.add_argument("--verbose", action="store_true", help="a row for each page")
@@ -130,7 +131,7 @@ def main() -> None:
         find = segmenter(name)
         groups: dict[str, list[Row]] = defaultdict(list)
         for truth in truths:
-            regions, seconds, used = timed(find, truth.image, options.rounds if name == "builtin" else 1)
+            regions, seconds, used = timed(find, truth.image, 1 if name == "kraken" else options.rounds)
             result = score(truth.baselines, [line.baseline for region in regions for line in region.lines])
             row: Row = {
                 "recall": result.recall,

@@ -83,7 +83,21 @@ def test_rates_are_of_all_lines_and_ratios_of_the_first_recipe(unseen, sets, tmp
 def test_a_fold_runs_from_drawing_to_reading(sets, tmp_path):
     small = ["model.dim=32", "model.mixer.heads=2", "model.encoder.channels=[16,32]", "training.batch_size=2"]
     small += ["training.ema_decay=0.5", "data.max_width=128"]
-    command = [sys.executable, FILE, sets, "-o", tmp_path / "o", "-p", "tiny", "--folds", "0", "--drawn", "8", "--recipes", "drawn"]
+    command = [
+        sys.executable,
+        FILE,
+        sets,
+        "-o",
+        tmp_path / "o",
+        "-p",
+        "tiny",
+        "--folds",
+        "0",
+        "--drawn",
+        "8",
+        "--recipes",
+        "drawn",
+    ]
     command += [word for setting in small for word in ("-s", setting)]
     command += ["--drawn-minutes", "0.02", "--minutes", "0.02", "--few", "2", "--few-minutes", "0.02"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)

@@ -15,8 +15,9 @@ from spikehtr.data.images import ImageLike, open_image, type_name
 from spikehtr.decoding.decoders import decoder_for
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.found import Segmenter
+from spikehtr.pages.found import LayoutOptions, Segmenter
 from spikehtr.pages.read_pages import read_page
+from spikehtr.pages.segmenters import segmenter as segmenter_named
 from spikehtr.readers import LineReader, Precision, make_reader
 from spikehtr.readers.line_reader import POOLED_BATCHES
 from spikehtr.results import Line, Page
@@ -83,10 +84,17 @@ class Recognizer(LineReader):
         return out
 
     def transcribe_page(
-        self, image: ImageLike, segmenter: str | Segmenter = "builtin", batch_size: int | None = None
+        self,
+        image: ImageLike,
+        segmenter: str | Segmenter = "builtin",
+        batch_size: int | None = None,
+        layout: LayoutOptions | None = None,
     ) -> Page:
-        """Find the lines of a page and read them. `segmenter`: builtin, kraken, or a function of your own.
+        """Find the lines of a page and read them. `segmenter`: network, rules, kraken, the weight file of a line
+        network, or a function of your own; builtin is the one that comes along. `layout`: what is known of the page.
 
         A path to a PAGE or ALTO file reads the lines it names, in the image it names.
         """
+        if isinstance(segmenter, str):
+            segmenter = segmenter_named(segmenter, str(next(self.net.parameters()).device), layout)
         return read_page(self, image, segmenter, batch_size)

@@ -296,7 +296,7 @@ def test_lines_only_needs_no_model_and_writes_the_lines_without_text(
 
 
 UNUSED = [["--min-confidence", "0.5"], ["-m", "x.safetensors"], ["--no-straighten"], ["--precision", "fp32"]]
-UNUSED += [["--device", "cpu"], ["--batch-size", "4"]]
+UNUSED += [["--batch-size", "4"]]
 
 
 @pytest.mark.parametrize("arguments", [["-f", "text"], *UNUSED, []])

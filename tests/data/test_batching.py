@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -47,7 +49,7 @@ def test_devices_share_a_batch_evenly(widths, size, world):
 @given(st.lists(st.integers(1, 400), min_size=2, max_size=6), st.floats(0.1, 1), st.integers(0, 9))
 def test_a_balanced_epoch_is_as_long_every_time_and_repeats_no_line_before_its_turn(sizes, balance, seed):
     starts = np.cumsum([0, *sizes])
-    sets = [np.arange(a, b) for a, b in zip(starts, starts[1:], strict=False)]
+    sets = [np.arange(a, b) for a, b in pairwise(starts)]
     widths = np.full(starts[-1], 10, np.int32)
     wanted = balanced_sizes(sizes, balance)
     for epoch in range(2):

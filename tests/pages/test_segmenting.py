@@ -7,8 +7,9 @@ from PIL import Image, ImageDraw
 from pages_help import TEXTS, baselines_of, draw_page, simple_page
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import FoundLine
-from spikehtr.pages.rule_segmenter import find_lines, segmenter
+from spikehtr.pages.rule_segmenter import find_lines
 from spikehtr.pages.score_lines import score
+from spikehtr.pages.segmenters import segmenter
 
 
 def lines_of(image: Image.Image) -> list[FoundLine]:
@@ -152,5 +153,5 @@ def test_same_page_same_lines() -> None:
 
 
 def test_unknown_segmenter() -> None:
-    with pytest.raises(SpikeHTRError, match="builtin and kraken"):
+    with pytest.raises(SpikeHTRError, match="network, rules, kraken"):
         segmenter("crystal ball")

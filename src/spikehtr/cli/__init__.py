@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from spikehtr.cli import bulk, data, export, lm
+from spikehtr.cli import bulk, data, export, lm, segmenter
 from spikehtr.cli.bench import bench
 from spikehtr.cli.config import config
 from spikehtr.cli.evaluate import evaluate
@@ -33,6 +33,7 @@ for verb in (transcribe, train, evaluate, study, config, inspect, profile, bench
     app.command()(verb)
 app.add_typer(data.app, name="data")
 app.add_typer(lm.app, name="lm")
+app.add_typer(segmenter.app, name="segmenter")
 app.add_typer(export.app, name="export")
 app.add_typer(bulk.app, name="bulk")
 

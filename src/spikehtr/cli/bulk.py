@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 import typer
 from typer.core import TyperGroup
 
-from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight
-from spikehtr.cli.transcribe import Finder, Form
+from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight, Rotate, SegmenterName, Spread, layout_options
+from spikehtr.cli.transcribe import Form
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def run(
     readers: Annotated[
         Optional[int], typer.Option("--readers", min=1, help="Actors that read. (default: one a GPU, or one)")
     ] = None,
-    segmenter: Annotated[Finder, typer.Option("--segmenter", help="What finds the lines of pages.")] = Finder.builtin,
+    segmenter: SegmenterName = "builtin",
+    rotate: Rotate = "auto",
+    spread: Spread = None,
     straighten: Annotated[
         Optional[bool], typer.Option("--straighten/--no-straighten", help="Make sloping lines level before.")
     ] = None,
@@ -92,7 +94,7 @@ def run(
     from spikehtr.pages.iiif import ClientOptions
     from spikehtr.pages.page_format import PageFormat
     from spikehtr.pages.page_lines import ReadOptions
-    from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
+    from spikehtr.pages.segmenters import segmenter as segmenter_named
     from spikehtr.weights import BUNDLED, load_model
 
     chosen = str(model.absolute()) if model else BUNDLED
@@ -101,9 +103,11 @@ def run(
     described: dict[str, object] = {
         "model": Path(chosen).name,
         "format": form.value,
-        "segmenter": segmenter.value,
+        "segmenter": segmenter,
         "dpi": dpi,
     }
+    described |= {"rotate": rotate} if rotate != "auto" else {}
+    described |= {"spread": spread} if spread is not None else {}
     described |= {"straighten": level, "precision": precision, "min_confidence": min_confidence}
     described |= {"lm": lm, "beam": beam, "lm_weight": lm_weight}
     lm = str(Path(lm).absolute()) if lm and Path(lm).exists() else lm  # wherever the reader runs
@@ -112,7 +116,7 @@ def run(
         output,
         partial(load_recognizer, chosen, device, precision, straighten, (lm, beam, lm_weight)),
         LineFitting(config.model.height, config.data.max_width, level),
-        ReadOptions(segmenter_named(segmenter.value), dpi=dpi),
+        ReadOptions(segmenter_named(segmenter, layout=layout_options(rotate, spread)), dpi=dpi),
         PageFormat(form.value, min_confidence),
         ClientOptions(cache, requests_per_second),
         BulkOptions(address, workers, readers),

@@ -13,6 +13,7 @@ from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
     from spikehtr.config import Config
+    from spikehtr.pages.found import LayoutOptions
     from spikehtr.weights import Loaded
 
 Preset = Annotated[
@@ -83,6 +84,38 @@ LMWeight = Annotated[
     Optional[float],
     typer.Option("--lm-weight", help="With a language model: what it counts. (default: as it was tuned)"),
 ]
+
+SegmenterName = Annotated[
+    str,
+    typer.Option(
+        "--segmenter",
+        metavar="NAME|FILE",
+        help="What finds the lines of pages: network, rules, kraken, or the weight file of a line network "
+        "(`spikehtr segmenter train`); builtin: what comes along.",
+    ),
+]
+Rotate = Annotated[
+    Literal["auto", "0", "90", "180", "270"],
+    typer.Option(
+        "--rotate",
+        help="Degrees clockwise that make pages upright; auto: as the line network sees it (0 with rules and kraken).",
+    ),
+]
+Spread = Annotated[
+    Optional[bool],
+    typer.Option(
+        "--spread/--single",
+        help="Whether pictures show two pages side by side. (default: where a fold is seen and lines end at it)",
+    ),
+]
+
+
+def layout_options(rotate: str, spread: bool | None) -> LayoutOptions:
+    """What is known of pages, as the options `Rotate` and `Spread` have it."""
+    from spikehtr.pages.found import LayoutOptions
+
+    turns = None if rotate == "auto" else -int(rotate) // 90 % 4
+    return LayoutOptions(turns, "auto" if spread is None else "yes" if spread else "no")
 
 
 def given_options(ctx: typer.Context, *names: str) -> list[str]:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
 
-from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight, pick_device
+from spikehtr.cli.options import (
+    Beam,
+    LanguageModelFile,
+    LMWeight,
+    Rotate,
+    SegmenterName,
+    Spread,
+    layout_options,
+    pick_device,
+)
 from spikehtr.cli.progress import page_progress
 from spikehtr.errors import SpikeHTRError
 
@@ -34,11 +43,6 @@ class As(str, Enum):  # noqa: UP042
     auto = "auto"
     line = "line"
     page = "page"
-
-
-class Finder(str, Enum):  # noqa: UP042
-    builtin = "builtin"
-    kraken = "kraken"
 
 
 def transcribe(
@@ -69,7 +73,9 @@ def transcribe(
         typer.Option("--overwrite", help="Replace also what was changed or is not ours; it is kept as NAME.bak."),
     ] = False,
     kind: Annotated[As, typer.Option("--as", help="What images are; auto: low or very wide ones are lines.")] = As.auto,
-    segmenter: Annotated[Finder, typer.Option("--segmenter", help="What finds the lines of pages.")] = Finder.builtin,
+    segmenter: SegmenterName = "builtin",
+    rotate: Rotate = "auto",
+    spread: Spread = None,
     straighten: Annotated[
         Optional[bool],
         typer.Option(
@@ -136,7 +142,6 @@ def transcribe(
             "--min-confidence": min_confidence,
             "--straighten": straighten is not None,
             "--precision": precision != "auto",
-            "--device": device != "auto",
             "--batch-size": batch_size,
             "--lm": lm,
             "--beam": beam,
@@ -150,11 +155,11 @@ def transcribe(
         raise SpikeHTRError(f"--glyphs is for -f page and alto; {why}: leave it out")
     _check(form, output, resume=resume, overlay=overlay, overwrite=overwrite, images=images)
     warnings.filterwarnings("ignore", module="PIL")  # odd metadata: what cannot be read is told in the list
-    chosen = "cpu" if lines_only else pick_device(device)
+    chosen = pick_device(device)
     from spikehtr.pages.iiif import ClientOptions
     from spikehtr.pages.inputs import find_sources
     from spikehtr.pages.page_lines import ReadOptions
-    from spikehtr.pages.rule_segmenter import segmenter as segmenter_named
+    from spikehtr.pages.segmenters import segmenter as segmenter_named
     from spikehtr.pages.shard import Shard
     from spikehtr.pages.transcribe_run import TranscribeRun, transcribe
     from spikehtr.pages.worker_pool import available_cores
@@ -166,7 +171,7 @@ def transcribe(
     sources, missing, remarks = find_sources(inputs, output, client)
     if not sources:
         raise SpikeHTRError("nothing to read: " + "; ".join(f"{one.title}: {one.reason}" for one in missing))
-    find = segmenter_named(segmenter.value)
+    find = segmenter_named(segmenter, chosen, layout_options(rotate, spread))
     recognizer = (
         None if lines_only else Recognizer.load(model or BUNDLED, chosen, precision, straighten, lm, beam, lm_weight)
     )

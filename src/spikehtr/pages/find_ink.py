@@ -13,6 +13,7 @@ Mask = NDArray[Any]  # [h, w] bytes, 255 where there is ink, else 0; Any, since 
 
 FLOOR = 0.05  # how much darker than its paper ink must be at the least
 NOISE = 2.5  # and how many times the paper's own grain
+WIDE = 1.15  # width to height of a picture in which a fold is looked for
 FOLD_DARK, FOLD_SHARE = 0.03, 0.8  # the fold's shadow, and over what share of the height it must be seen
 FOLD_STANDS_OUT = 0.4  # by how much that share must be above what is usual around: dense writing is dark everywhere
 CROOKED, MOST_RULINGS = 1.0, 400  # pixels off the straight that a ruling may be in the mean; rulings to look at
@@ -39,13 +40,21 @@ def find_ink(gray: Gray) -> tuple[Mask, NDArray[np.float32], float | None]:
     return _without_specks(ink), dark, fold and (fold[0] + fold[1]) / 2
 
 
+def find_fold(gray: Gray) -> float | None:
+    """The x of a book's fold, if there is one."""
+    if gray.shape[1] < WIDE * gray.shape[0]:
+        return None
+    fold = _fold(_darkness(gray))
+    return fold and (fold[0] + fold[1]) / 2
+
+
 def _fold(dark: NDArray[np.float32]) -> tuple[float, float] | None:
     """The left and right edge of the fold of an open book: a dark line from top to bottom, near the middle.
 
     A single page has none, so only pictures that are wider than high are searched.
     """
     height, width = dark.shape
-    if width < 1.15 * height:
+    if width < WIDE * height:
         return None
     small = cv2.resize(dark, (width // 4, height // 4), interpolation=cv2.INTER_AREA)
     # Half a hand's breadth of tilt is allowed for; a fold stays dark for most of the way.

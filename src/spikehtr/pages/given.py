@@ -12,6 +12,7 @@ from spikehtr.data.formats.xml_pages import ImageFinder, PageFile, pixel_scale
 from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import ROOTS
+from spikehtr.pages.quarter_turns import quarter_of_given
 from spikehtr.pages.word_boxes import LineInk
 
 _BLOCKS = {"PcGts": "TextRegion", "alto": "TextBlock"}
@@ -25,6 +26,7 @@ class LinePlace(NamedTuple):
     box: Box | None
     baseline: Points
     ink: LineInk | None = None  # its strokes, once it is cut out
+    turns: int = 0  # quarter turns clockwise that it lies
 
     @property
     def outline(self) -> Points:
@@ -39,6 +41,7 @@ class RegionPlace(NamedTuple):
     kind: str
     polygon: Points
     lines: list[LinePlace]
+    turns: int = 0  # quarter turns clockwise that it lies, where that is said
 
 
 class Given(NamedTuple):
@@ -97,14 +100,23 @@ def _regions(
             regions[block] = _region(block, len(regions), x, y)
         place = usable(shape, band, f"{file}, line {line.id}", report)
         if place is not None:
-            places = regions[block].lines
-            places.append(LinePlace(line.id, place.polygon or None, place.box, place.baseline))
+            found = LinePlace(line.id, place.polygon or None, place.box, place.baseline)
+            upside_down = regions[block].turns == 2
+            turns = quarter_of_given(found.baseline, found.outline, upside_down)
+            regions[block].lines.append(found._replace(turns=turns))
     return list(regions.values())
 
 
 def _region(block: Any, number: int, x: float, y: float) -> RegionPlace:
     name = block.get("id") or block.get("ID") or f"region_{number + 1}"
-    return RegionPlace(name, block.get("type") or "paragraph", _outline(block, x, y), [])
+    return RegionPlace(name, block.get("type") or "paragraph", _outline(block, x, y), [], _turns(block))
+
+
+def _turns(block: Any) -> int:
+    """Quarter turns clockwise that a region lies, as it says: PAGE has the angle clockwise that would make it level,
+    ALTO that by which it is turned counter-clockwise."""
+    angle = xml.number(block.get("orientation") or block.get("ROTATION"))
+    return round(-angle / 90) % 4 if angle is not None else 0
 
 
 def _outline(block: Any, x: float, y: float) -> Points:

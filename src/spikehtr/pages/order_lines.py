@@ -17,6 +17,8 @@ IN_ROWS, LEVEL = (
     0.8,
 )  # share of a column's lines that have a partner in line with them (to so many sizes): a table
 COLUMN_LINES, COLUMN_WIDTH, ALIKE = 8, 20.0, 0.85  # least lines of a column of text, sizes it is wide, ratio of widths
+CROSSED = 0.1  # share of the lines of the emptier side that may run over the white between two columns of text
+EDGE = 0.1  # share of lines whose ends may lie in that white
 MARGIN = 0.4  # a column narrower than this share of its neighbour, and with no more lines, is a marginal note
 
 
@@ -57,7 +59,7 @@ def _split(lines: list[Placed], kind: str) -> list[tuple[list[Placed], str]]:
     if columns:
         kinds = _kinds(columns)
         return [region for part, its in zip(columns, kinds, strict=True) for region in _split(part, its)]
-    parts = _blocks(lines)
+    parts = _crossed_columns(lines) or _blocks(lines)
     if len(parts) > 1:
         return [region for part in parts for region in _split(part, kind)]
     return [(_rows(lines), kind)]
@@ -79,6 +81,43 @@ def _columns(lines: list[Placed]) -> list[list[Placed]] | None:
                 best = gap, index
         reach = max(reach, line.right)
     return None if best is None else [by_left[: best[1]], by_left[best[1] :]]
+
+
+def _crossed_columns(lines: list[Placed]) -> list[list[Placed]] | None:
+    """What stands above, the left column, the right one, what stands below: where a heading, a page number or a few
+    lines that were taken for one run over the white between two columns of text."""
+    if len(lines) < 2 * COLUMN_LINES:
+        return None
+    size = float(np.median([line.size for line in lines]))
+    left, right = (np.array([getattr(line, side) for line in lines]) for side in ("left", "right"))
+    best: tuple[int, float, float] | None = None
+    for x in np.linspace(left.min(), right.max(), 129)[1:-1]:
+        before, after = right < x + GUTTER * size, left > x - GUTTER * size
+        before, after = before & ~(after & (left + right > 2 * x)), after & ~(before & (left + right <= 2 * x))
+        crossing = len(lines) - int(before.sum()) - int(after.sum())
+        fewer = int(min(before.sum(), after.sum()))
+        if fewer < COLUMN_LINES or crossing > CROSSED * fewer:
+            continue
+        white = float(np.quantile(left[after], EDGE) - np.quantile(right[before], 1 - EDGE))
+        if white > GUTTER * size and (best is None or (crossing, -white) < best[:2]):
+            best = crossing, -white, float(x)
+    if best is None:
+        return None
+    x = best[2]
+    sides = [line for line in lines if line.right < x + GUTTER * size or line.left > x - GUTTER * size]
+    columns = [line for line in sides if _middle(line) <= x], [line for line in sides if _middle(line) > x]
+    if not (_side_by_side(*columns) and _running_text(*columns)):
+        return None
+    top, bottom = (edge(line.y for line in sides) for edge in (min, max))
+    kept = {id(line) for line in sides}
+    over = [line for line in lines if id(line) not in kept]
+    above, below = [line for line in over if line.y < top], [line for line in over if line.y > bottom]
+    columns[0].extend(line for line in over if top <= line.y <= bottom)
+    return [part for part in (above, *columns, below) if part]
+
+
+def _middle(line: Placed) -> float:
+    return (line.left + line.right) / 2
 
 
 def _side_by_side(left: list[Placed], right: list[Placed]) -> bool:

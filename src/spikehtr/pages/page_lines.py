@@ -16,9 +16,10 @@ from spikehtr.data.formats.machine import noted_id
 from spikehtr.data.formats.outlines import bounds
 from spikehtr.data.geometry import FittedLine, LineFitting, cut_line
 from spikehtr.data.images import open_gray, to_gray
-from spikehtr.pages.found import FoundRegion, Segmenter
+from spikehtr.pages.found import FoundLayout, FoundRegion, Segmenter
 from spikehtr.pages.given import LinePlace, RegionPlace, read_given
 from spikehtr.pages.page_source import PageJob, load_colour, load_page
+from spikehtr.pages.quarter_turns import box_as_it_lies, quarter, turned_upright, upright_image
 from spikehtr.pages.remote import canvas_of, place_of
 from spikehtr.pages.word_boxes import LineInk, place_characters
 from spikehtr.results import Character, Line
@@ -98,32 +99,42 @@ def given_sheet(file: Path) -> SegmentedPage:
 
 
 def found_sheet(name: str, gray: Image.Image, find: Segmenter, mode: Mode = "page") -> SegmentedPage:
+    remarks: list[str] = []
     if mode == "line" or (mode == "auto" and is_line(*gray.size)):
         box = (0.0, 0.0, float(gray.width), float(gray.height))
         regions = [RegionPlace("r1", "paragraph", (), [LinePlace("r1l1", None, box, ())])]
     else:
-        regions = [_place(region, number) for number, region in enumerate(find(gray), start=1)]
-    return SegmentedPage(name, gray, gray.size, regions, [], [])
+        found = find(gray)
+        if isinstance(found, FoundLayout):
+            remarks = [f"{name}: {remark}" for remark in found.remarks]
+            found = found.regions
+        regions = [_place(region, number) for number, region in enumerate(found, start=1)]
+    return SegmentedPage(name, gray, gray.size, regions, [], remarks)
 
 
 def _place(region: FoundRegion, number: int) -> RegionPlace:
     lines = [
-        LinePlace(f"r{number}l{count}", line.polygon, None, line.baseline)
+        LinePlace(f"r{number}l{count}", line.polygon, None, line.baseline, turns=quarter(line.baseline))
         for count, line in enumerate(region.lines, start=1)
     ]
-    return RegionPlace(f"r{number}", region.kind, (), lines)
+    turns = {line.turns for line in lines}
+    return RegionPlace(f"r{number}", region.kind, (), lines, turns.pop() if len(turns) == 1 else 0)
 
 
 def cut_lines(fitting: LineFitting, sheet: SegmentedPage) -> tuple[list[RegionPlace], list[FittedLine]]:
     """The line images of a page as the network takes them, and the regions without lines that turn out empty."""
     assert sheet.gray is not None
     regions, fitted = [], []
+    turned = {0: sheet.gray}  # the page as lines see it that lie on their side
     for region in sheet.regions:
         kept = []
         for place in region.lines:
-            image = cut_line(sheet.gray, place.polygon, place.box)
+            if place.turns not in turned:
+                turned[place.turns] = upright_image(sheet.gray, place.turns)
+            level = _upright_place(place, sheet.size)
+            image = cut_line(turned[place.turns], level.polygon, level.box)
             if image.width and image.height:
-                kept.append(place._replace(ink=LineInk.of(image, *corner_of(place))))
+                kept.append(place._replace(ink=LineInk.of(image, *corner_of(level))))
                 fitted.append(fitting(image))
                 rows = fitting.rows_seen(*image.size)
                 if rows < _LEGIBLE:
@@ -134,6 +145,16 @@ def cut_lines(fitting: LineFitting, sheet: SegmentedPage) -> tuple[list[RegionPl
                 sheet.problems.append(f"{sheet.image}, line {place.id}: nothing of its outline lies on the page")
         regions.append(region._replace(lines=kept))
     return regions, fitted
+
+
+def _upright_place(place: LinePlace, size: tuple[int, int]) -> LinePlace:
+    """Where a line is on the page once that is turned so that the line is level."""
+    if not place.turns:
+        return place
+    outline = turned_upright(place.outline, place.turns, size)
+    if place.polygon is not None:
+        return place._replace(polygon=outline)
+    return place._replace(box=bounds(outline))
 
 
 def corner_of(place: LinePlace) -> tuple[int, int]:
@@ -150,24 +171,24 @@ def assemble(
     read = iter(lines)
     out = []
     for region in regions:
-        texts = tuple(_text_line(place, next(read), sheet.given) for place in region.lines)
-        out.append(Region(region.id, texts, region.kind, region.polygon))
+        texts = tuple(_text_line(place, next(read), sheet) for place in region.lines)
+        out.append(Region(region.id, texts, region.kind, region.polygon, region.turns))
     name, problems = clean(sheet.image), tuple(sheet.problems)
     return Page(name, *sheet.size, tuple(out), model, problems, sheet.frame, precision, __version__, sheet.canvas)
 
 
-def _text_line(place: LinePlace, line: Line | None, given: bool) -> TextLine:
+def _text_line(place: LinePlace, line: Line | None, sheet: SegmentedPage) -> TextLine:
     """Ids that a file gave are kept; ours say what was read, for programs that keep nothing else of a line's notes."""
     if line is None:
         return TextLine(place.id, place.outline, place.baseline)
-    words = _words_of(line, place)
+    words = _words_of(line, place, sheet.size)
     text = clean(" ".join(word.text for word in words))
-    name = place.id if given else noted_id(place.id, text)
+    name = place.id if sheet.given else noted_id(place.id, text)
     alternatives = tuple(other._replace(text=clean(other.text)) for other in line.alternatives)
     return TextLine(name, place.outline, place.baseline, words, line.confidence, alternatives=alternatives)
 
 
-def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
+def _words_of(line: Line, place: LinePlace, size: tuple[int, int]) -> tuple[Word, ...]:
     """What stands between spaces, with boxes on the page."""
     words: list[list[Character]] = [[]]
     for character in line.characters:
@@ -177,7 +198,9 @@ def _words_of(line: Line, place: LinePlace) -> tuple[Word, ...]:
             words[-1].append(character)
     words = [word for word in words if word]
     assert place.ink is not None  # `cut_lines` put it there
-    boxes = place_characters(place.ink, place.outline, [[(c.x0, c.x1) for c in word] for word in words])
+    outline = _upright_place(place, size).outline
+    level = place_characters(place.ink, outline, [[(c.x0, c.x1) for c in word] for word in words])
+    boxes = [[box_as_it_lies(box, place.turns, size) for box in word] for word in level]
     return tuple(
         Word(tuple(Glyph(c.character, c.confidence, box, c.alternatives) for c, box in zip(word, places, strict=True)))
         for word, places in zip(words, boxes, strict=True)

@@ -23,7 +23,6 @@ from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions, assemble, cut_lines, found_sheet, given_sheet
 from spikehtr.pages.page_source import Failure, PageJob
 from spikehtr.pages.page_stages import PageResult, PreparedPage, finish_page, prepare_page
-from spikehtr.pages.rule_segmenter import segmenter
 from spikehtr.pages.worker_pool import WorkerPool
 from spikehtr.readers.line_reader import POOLED_BATCHES, LineReader
 from spikehtr.results import Line, Page
@@ -32,9 +31,7 @@ _FEW = 4  # pages for which no processes are started: that takes as long as some
 _THREADS = 2  # where there are no processes
 
 
-def read_page(
-    recognizer: LineReader, image: ImageLike, options: str | Segmenter = "builtin", batch_size: int | None = None
-) -> Page:
+def read_page(recognizer: LineReader, image: ImageLike, find: Segmenter, batch_size: int | None = None) -> Page:
     """One page: an image, or the path of a PAGE or ALTO file."""
     if isinstance(image, str | os.PathLike) and Path(image).suffix.lower() == ".xml":
         try:
@@ -43,7 +40,7 @@ def read_page(
             raise SpikeHTRError(f"{os.fspath(image)}: {error}") from None
     else:
         name = Path(image).name if isinstance(image, str | os.PathLike) else "page"
-        sheet = found_sheet(name, open_image(image), segmenter(options) if isinstance(options, str) else options)
+        sheet = found_sheet(name, open_image(image), find)
     regions, fitted = cut_lines(recognizer.fitting, sheet)
     lines = recognizer.read_lines(fitted, batch_size)
     return assemble(sheet, regions, lines, recognizer.name, recognizer.precision)
@@ -69,7 +66,9 @@ def read_pages(
 
 
 def _can_be_sent(find: Segmenter) -> bool:
-    """Whether another process can be given a segmenter."""
+    """Whether another process can be given a segmenter; one on a GPU stays here, or each process would load it."""
+    if getattr(find, "device", "cpu") != "cpu":
+        return False
     if sys.platform == "win32" or getattr(find, "__module__", "") == "__main__":
         return False
     try:

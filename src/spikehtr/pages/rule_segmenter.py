@@ -1,18 +1,19 @@
-"""Finding the lines of a page. A segmenter is a function from a grey page to its regions in reading order."""
+"""Finding the lines of a page by rules: ridges of ink, no network."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from PIL import Image
 
 from spikehtr.data.samples import Point
-from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.assign_ink import baseline_of
 from spikehtr.pages.filter_lines import keep_writing, without_pale
 from spikehtr.pages.find_ink import Gray, find_ink
-from spikehtr.pages.found import FoundLine, FoundRegion, Segmenter
+from spikehtr.pages.found import FoundLine, FoundRegion, LayoutOptions
 from spikehtr.pages.join_lines import drop_doubles, join
 from spikehtr.pages.order_lines import Placed, in_order
 from spikehtr.pages.outline_lines import outline, simple_baseline
@@ -22,14 +23,24 @@ WORK = 2000  # pixels of the longer side: larger pages are looked at in a copy o
 WEAK = 0.035  # answer of a line in the mean; what is weaker was joined to nothing that is stronger
 
 
-def find_lines(page: Image.Image) -> list[FoundRegion]:
-    """The built-in segmenter: ridges of ink, no network, well under a second for most pages."""
+@dataclass(frozen=True)
+class RuleSegmenter:
+    """The rules with something known of the page; they cannot tell themselves how it lies."""
+
+    layout: LayoutOptions
+
+    def __call__(self, page: Image.Image) -> list[FoundRegion]:
+        return find_lines(page, self.layout.spread)
+
+
+def find_lines(page: Image.Image, spread: Literal["auto", "yes", "no"] = "auto") -> list[FoundRegion]:
+    """Well under a second for most pages. `spread`: whether it is an open book, to be cut at its fold."""
     scale = min(1.0, WORK / max(page.size))
     small = page.convert("L")
     if scale < 1:
         width, height = (max(1, round(side * scale)) for side in page.size)
         small = small.resize((width, height), Image.Resampling.BOX)
-    regions = segment(np.asarray(small))
+    regions = segment(np.asarray(small), spread)
     return [
         FoundRegion([FoundLine(_points(line.baseline, scale), _points(line.polygon, scale)) for line in lines], kind)
         for lines, kind in regions
@@ -41,12 +52,14 @@ def _points(points: Floats, scale: float) -> tuple[Point, ...]:
     return tuple((float(round(float(x) / scale)), float(round(float(y) / scale))) for x, y in points)
 
 
-def segment(gray: Gray) -> list[tuple[list[Placed], str]]:
+def segment(gray: Gray, spread: Literal["auto", "yes", "no"] = "auto") -> list[tuple[list[Placed], str]]:
     """Regions of a page that is at most WORK pixels long, in reading order."""
     if min(gray.shape) < 32:
         return []
     ink, dark, fold = find_ink(gray)
-    folds = [] if fold is None else [fold]
+    if fold is None and spread == "yes":
+        fold = gray.shape[1] / 2
+    folds = [] if fold is None or spread == "no" else [fold]
     followed = [part for ridge in trace(*response(ink)) for part in _cut(ridge, folds)]
     parts = [part for ridge in followed for part in inked(ridge, ink) if part.length >= 3 * part.size]
     lines = drop_doubles(join(drop_doubles(without_pale(ink, dark, parts)), folds))
@@ -67,14 +80,3 @@ def _cut(ridge: Ridge, folds: Sequence[float]) -> list[Ridge]:
             sides = (ridge.x < fold, ridge.x >= fold)
             return [ridge.part(side) for side in sides if np.count_nonzero(side) >= 3]
     return [ridge]
-
-
-def segmenter(name: str) -> Segmenter:
-    """A segmenter by name: `builtin`, or `kraken` (which must be installed)."""
-    if name == "builtin":
-        return find_lines
-    if name == "kraken":
-        from spikehtr.pages.kraken_segmenter import kraken_segmenter
-
-        return kraken_segmenter()
-    raise SpikeHTRError(f"no segmenter {name!r}: there are builtin and kraken")

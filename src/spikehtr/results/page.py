@@ -109,6 +109,7 @@ class Region:
     lines: tuple[TextLine, ...]
     kind: str = "paragraph"
     polygon: Points = ()  # as a file had it; else the box around the lines
+    turns: int = 0  # quarter turns clockwise that its lines lie
 
     @property
     def outline(self) -> Points:

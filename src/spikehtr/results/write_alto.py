@@ -74,6 +74,8 @@ def _place(points: list[tuple[int, int]]) -> dict[str, int]:
 def _region(space: Any, page: Page, region: Region, kind: str, names: UniqueIds, least: float, glyphs: bool) -> None:
     points = whole(page, region.outline)
     block = _add(space, "TextBlock", ID=names.take(region.id), TAGREFS=kind, **_place(points))
+    if region.turns:
+        block.set("ROTATION", str(360 - 90 * region.turns))  # counter-clockwise
     _add(_add(block, "Shape"), "Polygon", POINTS=listed(points))
     for line in region.lines:
         _line(block, page, line, names, least, glyphs)

@@ -90,6 +90,8 @@ def _region(
 ) -> None:
     kind = region.kind if region.kind in KINDS else "other"
     element = _add(sheet, "TextRegion", id=name, type=kind, custom=f"readingOrder {{index:{index};}}")
+    if region.turns:  # the angle clockwise that would make it level
+        element.set("orientation", str((0, -90, 180, 90)[region.turns]))
     _coords(element, page, region.outline)
     for place, line in enumerate(region.lines):
         _line(element, page, line, place, names, least, glyphs)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from spikehtr.pages.segmenters import NAMES
 from spikehtr.serve import page_reading, scanning
 from spikehtr.serve.endpoints import Body, endpoint, path_id
 from spikehtr.serve.http_errors import RequestError, invalid
@@ -52,7 +53,7 @@ class ProjectEndpoints:
             "user": None,
             "model": self.bench.current_model,
             "formats": list(EXPORTS),
-            "segmenters": ["builtin", *(["kraken"] if find_spec("kraken") else [])],
+            "segmenters": ["builtin", "rules", *(["kraken"] if find_spec("kraken") else [])],
             "pdf": find_spec("pypdfium2") is not None,
             "iiif": True,
             "limits": self.limits.view(),
@@ -120,8 +121,8 @@ class ProjectEndpoints:
         if replace and isinstance(pages, str):
             raise invalid("replace", "needs the pages by their ids", "name them")
         name = body.get("segmenter")
-        if name not in (None, "builtin", "kraken"):
-            raise invalid("segmenter", "must be builtin or kraken")
+        if name not in (None, "builtin", *NAMES):
+            raise invalid("segmenter", f"must be builtin, {', '.join(NAMES)}")
         options = {"pages": pages, "segmenter": name, "replace": replace}
         return self.bench.jobs.add("find", options, lambda job: page_reading.find_job(self.bench, job))
 

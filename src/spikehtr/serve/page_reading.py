@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
+from spikehtr.data.formats.outlines import Points
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import LinePlace, RegionPlace
 from spikehtr.pages.page_lines import SegmentedPage, assemble, cut_lines, found_sheet
-from spikehtr.pages.rule_segmenter import segmenter
+from spikehtr.pages.quarter_turns import quarter_of_given
+from spikehtr.pages.segmenters import segmenter
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.line import Line
 from spikehtr.results.page import TextLine
@@ -69,13 +71,17 @@ def sheet_of(name: str, gray: Image.Image, state: PageState, wanted: Iterable[st
     regions = []
     for region in state.order:
         places = [
-            LinePlace(line, _pairs(state.lines[line]["polygon"]), None, _pairs(state.lines[line]["baseline"]))
+            _place(line, _pairs(state.lines[line]["polygon"]), _pairs(state.lines[line]["baseline"]))
             for line in state.regions[region]["lines"]
             if line in chosen
         ]
         if places:
             regions.append(RegionPlace(region, state.regions[region]["kind"], (), places))
     return SegmentedPage(name, gray, gray.size, regions, [], [], given=True)
+
+
+def _place(name: str, polygon: Points, baseline: Points) -> LinePlace:
+    return LinePlace(name, polygon, None, baseline, turns=quarter_of_given(baseline, polygon, upside_down=False))
 
 
 def _pairs(points: line_shapes.Points) -> tuple[tuple[float, float], ...]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from spikehtr.pages.segmenters import NAMES
 from spikehtr.serve.database import Database
 from spikehtr.serve.http_errors import invalid
 
@@ -40,7 +41,7 @@ KNOWN: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
     "palette": (PALETTE, "a text of up to 1,000 characters", _text_up_to(1000)),
     "reread": (True, "true or false", _is_bool),
     "read_on_import": (True, "true or false", _is_bool),
-    "segmenter": ("builtin", "builtin or kraken", _one_of("builtin", "kraken")),
+    "segmenter": ("builtin", f"builtin, {', '.join(NAMES)}", _one_of("builtin", *NAMES)),
     "model": ("bundled", "the name of a model", _text_up_to(100)),
     "threshold": (0.8, "a number from 0 to 1", _number_between(0, 1)),
     "direction": ("auto", "auto, ltr or rtl", _one_of("auto", "ltr", "rtl")),

@@ -24,7 +24,7 @@ from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import RegionPlace
 from spikehtr.pages.page_lines import Mode, SegmentedPage, assemble, cut_lines, found_sheet
-from spikehtr.pages.rule_segmenter import find_lines
+from spikehtr.pages.segmenters import segmenter
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
 from spikehtr.serve.endpoints import Body, endpoint, path_id, read_body
@@ -64,6 +64,7 @@ class Service:
     def __init__(self, bench: Workbench, limits: Limits) -> None:
         self.bench, self.limits, self.metrics = bench, limits, Metrics()
         self._opening = asyncio.Semaphore(_DECODING)
+        self._find = segmenter("builtin")
 
     def routes(self) -> list[Route]:
         return [
@@ -161,7 +162,7 @@ class Service:
             gray = open_gray(data)
         except ImageError as error:
             raise RequestError(415, "unsupported", f"the image cannot be read: {error}", "send a sound image") from None
-        sheet = _given_sheet(gray, given) if given is not None else found_sheet("image", gray, find_lines, mode)
+        sheet = _given_sheet(gray, given) if given is not None else found_sheet("image", gray, self._find, mode)
         regions, fitted = cut_lines(model.fitting, sheet)
         return OpenedImage(model, sheet._replace(gray=None), regions, fitted)
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from spikehtr.pages.segment.find_lines import FindOptions, as_it_lies, find, orient, upright
+from spikehtr.pages.quarter_turns import as_it_lies, upright
+from spikehtr.pages.segment.find_lines import FindOptions, find, orient
 from spikehtr.pages.segment.line_network import COARSE, FINE, Maps
 
 
@@ -49,19 +50,19 @@ def page() -> NDArray[np.uint8]:
 @pytest.mark.parametrize("turns", range(4))
 def test_a_page_is_found_to_lie_as_it_does_by_a_network_that_expects_upright_pages(turns: int) -> None:
     lying = np.ascontiguousarray(np.rot90(page(), -turns))
-    assert find(Leaning(), lying).turns == turns  # type: ignore[arg-type]
+    assert find(Leaning(), [lying])[0].turns == turns  # type: ignore[arg-type]
     assert (upright(lying, turns) == page()).all()
 
 
 def test_a_page_whose_lie_is_known_is_not_turned_otherwise() -> None:
-    seen = orient(Leaning(), page(), 1.0, FindOptions(), turns=3)  # type: ignore[arg-type]
+    (seen,) = orient(Leaning(), [page()], [1.0], FindOptions(), turns=3)  # type: ignore[arg-type]
     assert seen.turns == 3
 
 
 def test_a_page_in_doubt_or_without_writing_stays_as_it_is() -> None:
     lying = np.ascontiguousarray(np.rot90(page(), 2))
-    assert find(Leaning(), lying, FindOptions(doubt=0.3)).turns == 0  # type: ignore[arg-type]
-    found = find(Leaning(text=False), lying)  # type: ignore[arg-type]
+    assert find(Leaning(), [lying], FindOptions(doubt=0.3))[0].turns == 0  # type: ignore[arg-type]
+    (found,) = find(Leaning(text=False), [lying])  # type: ignore[arg-type]
     assert (found.turns, found.height, found.lines) == (0, 0.0, [])
 
 

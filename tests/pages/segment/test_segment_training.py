@@ -14,8 +14,8 @@ from PIL import Image
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.score_lines import cover_of, resample, tolerances_of
+from spikehtr.pages.segment import network_onnx as onnx
 from spikehtr.pages.segment import network_weights as weights
-from spikehtr.pages.segment.__main__ import main
 from spikehtr.pages.segment.labels import LineLabel, PageLabels
 from spikehtr.pages.segment.line_network import LineNetwork, Maps, NetworkShape, folded, parameters
 from spikehtr.pages.segment.map_losses import PartBatch, losses
@@ -143,7 +143,7 @@ def test_onnx_says_what_torch_says_at_every_size(tmp_path: Path) -> None:
     network = filled(SMALL)
     kept, file = tmp_path / "kept.safetensors", tmp_path / "lines.onnx"
     weights.save(kept, network.state_dict(), network.shape, {})
-    main(["export", str(kept), str(file)])
+    onnx.save(weights.load(kept), file)
     session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     for shape in ((1, 1, 32, 32), (3, 1, 64, 160), (1, 1, 256, 96)):
         images = torch.rand(shape)
@@ -151,13 +151,6 @@ def test_onnx_says_what_torch_says_at_every_size(tmp_path: Path) -> None:
             said = network(images)
         for one, other in zip(said, session.run(["fine", "coarse"], {"images": images.numpy()}), strict=True):
             torch.testing.assert_close(one, torch.from_numpy(other), rtol=1e-4, atol=1e-4)
-
-
-def test_an_export_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    kept = tmp_path / "kept.safetensors"
-    weights.save(kept, LineNetwork(SMALL).state_dict(), SMALL, {})
-    with pytest.raises(SystemExit, match="told by its ending"):
-        main(["export", str(kept), str(tmp_path / "lines.txt")])
 
 
 def test_packed_pages_come_back_with_their_lines(tmp_path: Path) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spikehtr.pages.quarter_turns import upright
 from spikehtr.pages.segment.decode_maps import DecodedLine, DecodeOptions, Probabilities, decode, probabilities
 from spikehtr.pages.segment.line_network import MULTIPLE, LineNetwork
 
 Gray = NDArray[np.uint8]
+PADDED = 2 * MULTIPLE  # sides are padded to multiples of this, alone or in a batch: so that scans of a kind share one
+BATCH_PIXELS = 24_000_000  # that go through a GPU together
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class FindOptions:
     enlarge: float = 2.0  # no page is made larger than so many times its size
     sure: float = 4.0  # log odds of upright against upside down from which a page is not looked at upside down
     doubt: float = 0.03  # log odds: a page is turned by 180 degrees only for more than this
+    half: bool | None = None  # whether the network computes in bf16; None: on a GPU
 
 
 class Overview(NamedTuple):
@@ -46,17 +51,44 @@ class FoundPage(NamedTuple):
     scale: float  # of the second look
 
 
-def run(network: LineNetwork, image: Gray) -> Probabilities:
-    """The maps of an image, whose sides are made multiples of MULTIPLE by repeating the last row and column."""
-    height, width = image.shape
-    padded = cv2.copyMakeBorder(image, 0, -height % MULTIPLE, 0, -width % MULTIPLE, cv2.BORDER_REPLICATE)
+def run(network: LineNetwork, images: Sequence[Gray], half: bool | None = None) -> list[Probabilities]:
+    """The maps of images, whose sides are made multiples of PADDED by repeating the last row and column.
+
+    On a GPU images of one padded size go through together; what is said of one does not depend on the others. `half`:
+    in bf16; by default on a GPU only.
+    """
     device = next(network.parameters()).device
+    half = device.type == "cuda" if half is None else half
+    together: dict[tuple[int, ...], list[int]] = {}
+    for number, image in enumerate(images):
+        together.setdefault(tuple(side + -side % PADDED for side in image.shape), []).append(number)
+    out: dict[int, Probabilities] = {}
+    for (height, width), numbers in together.items():
+        most = max(1, BATCH_PIXELS // (height * width)) if device.type == "cuda" else 1
+        for first in range(0, len(numbers), most):
+            batch = numbers[first : first + most]
+            maps = _maps(network, [images[number] for number in batch], height, width, half)
+            for number, fine, coarse in zip(batch, *maps, strict=True):
+                h, w = images[number].shape
+                out[number] = probabilities(fine[:, : -(-h // 2), : -(-w // 2)], coarse[:, : -(-h // 4), : -(-w // 4)])
+    return [out[number] for number in range(len(images))]
+
+
+def _maps(
+    network: LineNetwork, images: Sequence[Gray], height: int, width: int, half: bool
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Both maps of images of one padded size, as the network gives them."""
+    device = next(network.parameters()).device
+    padded = [
+        cv2.copyMakeBorder(one, 0, height - one.shape[0], 0, width - one.shape[1], cv2.BORDER_REPLICATE)
+        for one in images
+    ]
     with torch.inference_mode():
-        given = torch.from_numpy(np.ascontiguousarray(padded)).to(device)[None, None].float() / 255
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        given = torch.from_numpy(np.stack(padded)).to(device)[:, None].float() / 255
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
             maps = network(given.contiguous(memory_format=torch.channels_last))
-    fine, coarse = (one[0].float().cpu().numpy() for one in maps)
-    return probabilities(fine[:, : -(-height // 2), : -(-width // 2)], coarse[:, : -(-height // 4), : -(-width // 4)])
+    fine, coarse = (one.float().cpu().numpy() for one in maps)
+    return fine, coarse
 
 
 def resized(image: Gray, scale: float) -> Gray:
@@ -79,64 +111,68 @@ def look(maps: Probabilities, scale: float, options: FindOptions) -> Overview:
     return Overview(height / scale, bool(votes[1] + votes[3] > 0.5), float((odds * weight).sum() / weight.sum()))
 
 
-def upright(image: Gray, turns: int) -> Gray:
-    """A page that lies `turns` quarter turns clockwise, turned back."""
-    return np.ascontiguousarray(np.rot90(image, turns))
-
-
-def as_it_lies(points: NDArray[Any], turns: int, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Points [n, 2] of a page turned upright, in pixels of the page as it lies, whose image has this shape."""
-    height, width = shape[0] - 1, shape[1] - 1
-    x, y = points.T
-    places = ((x, y), (width - y, x), (width - x, height - y), (y, height - x))
-    return np.stack(places[turns % 4], 1)
-
-
 class _Look(NamedTuple):
     turns: int
     maps: Probabilities
     overview: Overview
 
 
-def orient(network: LineNetwork, small: Gray, scale: float, options: FindOptions, turns: int | None = None) -> _Look:
-    """A first look at a page once it is upright, and how it lies, unless that is given.
+def orient(
+    network: LineNetwork,
+    small: Sequence[Gray],
+    scales: Sequence[float],
+    options: FindOptions,
+    turns: int | None = None,
+) -> list[_Look]:
+    """A first look at pages once they are upright, and how each lies, unless that is given.
 
     Rows are told from columns at one look. Upright is told from upside down by looking at both: what a network has
     learned of how pages lie mostly weighs the same on either, and only what it sees is left.
     """
 
-    def at(turns: int) -> _Look:
-        maps = run(network, upright(small, turns))
-        return _Look(turns, maps, look(maps, scale, options))
+    def at(wanted: dict[int, int]) -> dict[int, _Look]:
+        """Looks at pages turned back by so many quarters each."""
+        maps = run(network, [upright(small[number], turns) for number, turns in wanted.items()], options.half)
+        return {
+            number: _Look(turns % 4, one, look(one, scales[number], options))
+            for (number, turns), one in zip(wanted.items(), maps, strict=True)
+        }
 
-    first = at(turns or 0)
-    if turns is not None or not first.overview.height:
-        return first
-    if first.overview.down:
-        first = at(1)
-    if first.overview.upright >= options.sure:
-        return first
-    other = at(first.turns + 2)
-    return other if other.overview.upright > first.overview.upright + options.doubt else first
+    seen = at(dict.fromkeys(range(len(small)), turns or 0))
+    if turns is None:
+        seen |= at({number: 1 for number, one in seen.items() if one.overview.height and one.overview.down})
+        unsure = [n for n, one in seen.items() if one.overview.height and one.overview.upright < options.sure]
+        for number, other in at({number: seen[number].turns + 2 for number in unsure}).items():
+            if other.overview.upright > seen[number].overview.upright + options.doubt:
+                seen[number] = other
+    return [seen[number] for number in range(len(small))]
 
 
 def find(
     network: LineNetwork,
-    page: Gray,
+    pages: Sequence[Gray],
     options: FindOptions | None = None,
     decoding: DecodeOptions | None = None,
     turns: int | None = None,
-) -> FoundPage:
-    """The lines of a page; `turns` where it is known how the page lies (0: upright)."""
+) -> list[FoundPage]:
+    """The lines of pages; `turns` where it is known how they lie (0: upright)."""
     options = options or FindOptions()
-    first = first_scale(page, options)
-    seen = orient(network, resized(page, first), first, options, turns)
-    height, maps = seen.overview.height, seen.maps
-    scale = second_scale(page.size, height, first, options)
-    if scale != first:
-        maps = run(network, upright(resized(page, scale), seen.turns))
-    lines = [DecodedLine(o.points / scale, o.above / scale, o.below / scale, o.score) for o in decode(maps, decoding)]
-    return FoundPage(lines, seen.turns, height, scale)
+    firsts = [first_scale(page, options) for page in pages]
+    looks = orient(network, [resized(*one) for one in zip(pages, firsts, strict=True)], firsts, options, turns)
+    scales = [
+        second_scale(page.size, one.overview.height, first, options)
+        for page, one, first in zip(pages, looks, firsts, strict=True)
+    ]
+    again = [number for number, first in enumerate(firsts) if scales[number] != first]
+    closer = [upright(resized(pages[number], scales[number]), looks[number].turns) for number in again]
+    maps = {number: one.maps for number, one in enumerate(looks)}
+    maps |= dict(zip(again, run(network, closer, options.half), strict=True))
+    found = []
+    for number, (one, scale) in enumerate(zip(looks, scales, strict=True)):
+        lines = decode(maps.pop(number), decoding)
+        lines = [DecodedLine(o.points / scale, o.above / scale, o.below / scale, o.score) for o in lines]
+        found.append(FoundPage(lines, one.turns, one.overview.height, scale))
+    return found
 
 
 def first_scale(page: Gray, options: FindOptions) -> float:

@@ -54,6 +54,9 @@ class NetworkShape:
         return cls(**fields)
 
 
+SMALL = NetworkShape((8, 12, 16, 16, 16), (1, 1, 1, 1, 1), decoder=(12, 16, 16))  # for trying out
+
+
 class ConvBN(nn.Sequential):
     """Convolution without bias, BatchNorm, and ReLU unless left out."""
 

@@ -42,11 +42,17 @@ def header(path: Path) -> dict[str, Any]:
     return values
 
 
-def load(path: Path) -> LineNetwork:
-    """The network of a weight file, ready to read."""
+def line_network_header(path: Path) -> dict[str, Any]:
+    """What the weight file of a line network says of itself; another file is an error."""
     about = header(path)
     if about.get("kind") != KIND:
         raise SpikeHTRError(f"{path}: weights of something else than a line network; give a segmenter's weight file")
+    return about
+
+
+def load(path: Path) -> LineNetwork:
+    """The network of a weight file, ready to read."""
+    about = line_network_header(path)
     network = LineNetwork(NetworkShape.from_dict(about["shape"]))
     network.load_state_dict(load_file(path))
     return network.eval()

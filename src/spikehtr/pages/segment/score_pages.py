@@ -1,83 +1,148 @@
-"""A line network on packed pages: a row of figures for each page, and tables of them."""
+"""A segmenter on pages whose lines are known: a row of figures for each page, and tables of them."""
 
 from __future__ import annotations
 
 import statistics
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
-from spikehtr.pages.order_lines import Placed, in_order
-from spikehtr.pages.segment.decode_maps import DecodedLine, DecodeOptions
-from spikehtr.pages.segment.find_lines import FindOptions, as_it_lies, find, first_scale, orient, resized
-from spikehtr.pages.segment.line_network import LineNetwork
+from spikehtr.data.formats import xml
+from spikehtr.data.images import open_gray
+from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.found import FoundLayout, Segmenter
+from spikehtr.pages.given import read_given
+from spikehtr.pages.inputs import ROOTS
+from spikehtr.pages.quarter_turns import quarter
+from spikehtr.pages.segment.labels import labels_of
 from spikehtr.pages.segment.measures import page_score
-from spikehtr.pages.segment.packed_pages import PackedPage
+from spikehtr.pages.segment.packed_pages import INDEX, PackedPage, folds, unpack
+from spikehtr.pages.segment.photographed import SeenPage, View, views
 
 Row = dict[str, Any]
 SCORES = ("recall", "precision", "f", "whole", "split", "merged", "missed", "false", "disorder", "jumps")
-SIZES_TO_A_LINE = 4.5  # the height of a line in the sizes that `pages.order_lines` counts in
+FOLDS = 5
 
 
-def ordered(lines: Sequence[DecodedLine]) -> list[DecodedLine]:
-    """Lines in reading order."""
-    placed = [Placed(_rightward(line.points), line.polygon, line.height / SIZES_TO_A_LINE) for line in lines]
-    numbers = {id(one.polygon): number for number, one in enumerate(placed)}
-    return [lines[numbers[id(one.polygon)]] for region, _ in in_order(placed, []) for one in region]
+class KnownPage(NamedTuple):
+    """A page and its baselines, in reading order."""
+
+    name: str  # "collection/page"
+    collection: str
+    image: NDArray[np.uint8]
+    lines: list[NDArray[np.float64]]
 
 
-def _rightward(points: Any) -> Any:
-    return points if points[-1, 0] >= points[0, 0] else points[::-1]
+class Result(NamedTuple):
+    """What was found on a page, beside what is there."""
+
+    row: Row
+    page: SeenPage
+    found: list[NDArray[np.float64]]
 
 
-def evaluate(
-    network: LineNetwork,
-    pages: Iterable[PackedPage],
-    options: FindOptions | None = None,
-    decoding: DecodeOptions | None = None,
-) -> Iterator[Row]:
-    """Scores, seconds, and which way up every quarter turn of a page was held to be."""
+def known_pages(sources: Sequence[Path], collections: Sequence[str] | None, problems: list[str]) -> Iterator[KnownPage]:
+    """Pages of packed folders, and of folders with PAGE or ALTO files at their own size; of some collections only.
+
+    What cannot be used is noted in `problems`.
+    """
+    for source in sources:
+        if (source / INDEX).is_file():
+            found = (_of_packed(page) for page in unpack(source))
+        else:
+            found = _of_files(source, problems)
+        for page in found:
+            if collections is None or page.collection in collections:
+                yield page
+
+
+def _of_packed(page: PackedPage) -> KnownPage:
+    return KnownPage(page.name, page.collection, page.image, [line.points for line in page.labels.lines])
+
+
+def _of_files(folder: Path, problems: list[str]) -> Iterator[KnownPage]:
+    files = sorted(file for file in folder.rglob("*.xml") if xml.sniff(file) in ROOTS)
+    if not files:
+        raise SpikeHTRError(f"{folder}: no PAGE or ALTO files in it; give a folder with XML files and their images")
+    for file in files:
+        try:
+            given = read_given(file)
+            image = np.asarray(open_gray(given.image, given.frame))
+        except SpikeHTRError as error:
+            problems.append(f"{file}: {error}")
+            continue
+        lines = [line.points for line in labels_of(given).lines]
+        yield KnownPage(f"{file.parent.name}/{file.stem}", file.parent.name, image, lines)
+
+
+def left_out(pages: Iterable[Any], fold: int | None, named: Sequence[str]) -> set[str]:
+    """The collections of a fold (of FOLDS), and those that are named."""
+    every = [page.collection for page in pages]
+    if unknown := set(named) - set(every):
+        raise SpikeHTRError(
+            f"no collection {', '.join(sorted(unknown))}: there are {', '.join(sorted(set(every))) or 'none'}"
+        )
+    return set(named) | (set() if fold is None else set(folds(every, FOLDS)[fold]))
+
+
+def evaluate(find: Segmenter, pages: Iterable[KnownPage], view: View = "plain") -> Iterator[Result]:
+    """Every page, seen in one of the ways that people have them."""
     for page in pages:
-        start = time.perf_counter()
-        found = find(network, page.image, options, decoding)
-        lines = ordered(found.lines)
-        seconds = time.perf_counter() - start
-        points = [as_it_lies(line.points, found.turns, page.image.shape) for line in lines]
-        scores = page_score([line.points for line in page.labels.lines], points)
-        yield {
-            "page": page.name,
-            "collection": page.collection,
-            "group": page.group,
-            **{name: round(value, 4) for name, value in scores._asdict().items()},
-            "found": len(lines),
-            "height": round(page.labels.height, 1),
-            "seen height": round(found.height, 1),
-            "scale": round(found.scale, 3),
-            "seconds": round(seconds, 3),
-            "turns right": turns_right(network, page, options or FindOptions()),
-        }
+        seed = zlib.crc32(page.name.encode())
+        for seen in views(page.image, page.lines, view, seed):
+            yield _result(find, page, seen)
 
 
-def turns_right(network: LineNetwork, page: PackedPage, options: FindOptions) -> float:
-    """The share of the four ways to lay a page of which it is found which it is."""
-    scale = first_scale(page.image, options)
-    small = resized(page.image, scale)
-    lying = (np.ascontiguousarray(np.rot90(small, -k)) for k in range(4))
-    return sum(orient(network, one, scale, options).turns == k for k, one in enumerate(lying)) / 4
+def _result(find: Segmenter, page: KnownPage, seen: SeenPage) -> Result:
+    start = time.perf_counter()
+    layout = find(Image.fromarray(seen.image))
+    seconds = time.perf_counter() - start
+    layout = layout if isinstance(layout, FoundLayout) else FoundLayout(layout)
+    found = [np.array(line.baseline, np.float64) for region in layout.regions for line in region.lines]
+    turns = [quarter(line[[0, -1]].tolist()) for line in found]
+    lies = statistics.mode(turns) if turns else 0
+    row = {
+        "page": page.name + f" turned {90 * seen.turns}" * bool(seen.turns),
+        "collection": page.collection,
+        **{name: round(value, 4) for name, value in page_score(seen.lines, found)._asdict().items()},
+        "found": len(found),
+        "lies right": float(lies == seen.turns),
+        "cut in two": float(any(remark.startswith("two pages") for remark in layout.remarks)),
+        "seconds": round(seconds, 3),
+        "remarks": layout.remarks,
+    }
+    return Result(row, seen, found)
 
 
-def table(rows: Iterable[Row], by: str) -> list[str]:
-    """Means over pages, a line for each value of `by` and one for all."""
+def means(rows: Sequence[Row]) -> dict[str, float]:
+    """Of the pages; of scores that ask for lines, of the pages that have some."""
+    out = {}
+    for name in (*SCORES, "lies right", "cut in two", "seconds"):
+        counted = rows if name in ("precision", "false", "seconds", "cut in two") else [r for r in rows if r["lines"]]
+        out[name] = statistics.fmean(row[name] for row in counted) if counted else 0.0
+    return out
+
+
+def by_collection(rows: Sequence[Row]) -> list[tuple[str, int, dict[str, float]]]:
+    """(collection, pages, means), all pages together at the end."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row[by]].append(row)
-        groups["all"].append(row)
-    names = (*SCORES, "turns right", "seconds")
-    out = [f"{by:20} pages " + " ".join(f"{name[:9]:>9}" for name in names)]
-    for group in sorted(groups, key=lambda name: (name == "all", name)):
-        means = [statistics.fmean(row[name] for row in groups[group]) for name in names]
-        out.append(f"{group[:20]:20} {len(groups[group]):5} " + " ".join(f"{mean:9.3f}" for mean in means))
+        groups[row["collection"]].append(row)
+    out = [(name, len(groups[name]), means(groups[name])) for name in sorted(groups)]
+    return [*out, ("all", len(rows), means(rows))]
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Means over pages, a line for each collection and one for all."""
+    names = (*SCORES, "lies right", "seconds")
+    out = [f"{'collection':20} pages " + " ".join(f"{name[:9]:>9}" for name in names)]
+    for group, count, mean in by_collection(rows):
+        out.append(f"{group[:20]:20} {count:5} " + " ".join(f"{mean[name]:9.3f}" for name in names))
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from spikehtr.pages.segment.map_losses import PartBatch, losses
 from spikehtr.pages.segment.packed_pages import PackedPage
 from spikehtr.pages.segment.page_parts import Distortion, PagePart, PartSource, cut, source_of
 from spikehtr.pages.segment.photometry import distort
+
+LOG, WEIGHTS, LAST = "log.jsonl", "weights.safetensors", "last.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,13 @@ class Trainer:
             return self.step / max(1, self.options.steps)
         return self.seconds / (60 * (self.options.minutes or 1))
 
-    def train(self, pages: Sequence[PackedPage], how: Distortion | None = None) -> None:
+    def train(
+        self,
+        pages: Sequence[PackedPage],
+        how: Distortion | None = None,
+        progress: Callable[[float], None] = lambda done: None,
+    ) -> None:
+        """`progress` hears of the share that is done."""
         options = self.options
         parts = Parts(pages, options.size, options.seed + 1000 * self.step, how)
         loader = DataLoader(
@@ -122,10 +130,11 @@ class Trainer:
                 self._log({name: float(value) / options.log_every for name, value in sums.items()})
                 sums = {}
             self.seconds = before + time.perf_counter() - began
+            progress(min(1.0, self.done))
             if self.step % options.save_every == 0:
                 self.save()
         self.save()
-        weights.save(self.folder / "weights.safetensors", self.averaged, self.network.shape, self.about | self._state())
+        weights.save(self.folder / WEIGHTS, self.averaged, self.network.shape, self.about | self._state())
 
     def _update(self, raw: PartBatch) -> dict[str, Tensor]:
         batch = PartBatch(*(one.to(self.device, non_blocking=True) for one in raw))
@@ -162,7 +171,7 @@ class Trainer:
 
     def _log(self, values: dict[str, float]) -> None:
         row = {"step": self.step, "done": round(self.done, 4), "seconds": round(self.seconds, 1)} | values
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+        with (self.folder / LOG).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def save(self) -> None:
@@ -171,11 +180,11 @@ class Trainer:
         tensors |= {f"averaged.{name}": value for name, value in self.averaged.items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
-        weights.save_tensors(self.folder / "last.safetensors", tensors, self._state())
+        weights.save_tensors(self.folder / LAST, tensors, self._state())
 
     def resume(self) -> bool:
         """Goes on from what is in the folder; False where nothing is."""
-        file = self.folder / "last.safetensors"
+        file = self.folder / LAST
         if not file.exists():
             return False
         tensors = load_file(file)  # on the CPU: the optimiser moves what belongs on the device
