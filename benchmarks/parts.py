@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -29,8 +30,8 @@ from spikehtr import registry
 from spikehtr.baselines.common import BLSTM
 from spikehtr.baselines.retsinas import Retsinas
 from spikehtr.config import Config, ModelConfig
-from spikehtr.model.masking import TokenNorm, valid_mask
-from spikehtr.model.mixer import Branch, Mixer, SpikingLinear
+from spikehtr.model.masking import valid_mask
+from spikehtr.model.mixer import Mixer
 from spikehtr.model.spike_htr import SpikeHTR
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.devices import make_fabric
@@ -62,42 +63,6 @@ class ColumnMax(nn.Module):
         return f.amax(-2).transpose(-1, -2)
 
 
-def gated_scan(x: Tensor, keep: Tensor) -> Tensor:
-    """u_l = keep_l u_(l-1) + x_l along dimension 2 of [T, B, L, d], in log2(L) passes."""
-    u, a, shift = x, keep, 1
-    while shift < x.shape[2]:
-        before_u, before_a = (nn.functional.pad(v[:, :, :-shift], (0, 0, shift, 0), value=0.0) for v in (u, a))
-        u, a = u + a * before_u, a * before_a
-        shift *= 2
-    return u
-
-
-class SpikingRecurrence(Branch):
-    """Membranes carried along the line, half of the channels from either end: u_l = f_l u_(l-1) + (1 - f_l) v_l, with a
-    leak f of its own for each token and channel; LIF(Norm(u)) is what the output's product reads."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.norm = TokenNorm(config.dim)
-        self.inp = nn.Linear(config.dim, 2 * config.dim)
-        with torch.no_grad():  # memories of 1 to some 60 tokens at the start
-            self.inp.bias[config.dim :] = torch.linspace(0, 4, config.dim // 2).repeat(2)
-        self.state = SpikingLinear(config, config.dim, config.dim)
-        self.state.linear = nn.Identity()  # type: ignore[assignment]
-        self.out = SpikingLinear(config, config.dim, config.dim, last=True)
-
-    def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        value, leak = self.inp(self.norm(x)).float().chunk(2, dim=-1)
-        keep = torch.sigmoid(leak)
-        own = mask[None, :, :, None]
-        given = torch.where(own, (1 - keep) * value, 0.0)  # padding adds nothing, from either side
-        half = value.shape[-1] // 2
-        ahead = gated_scan(given[..., :half], keep[..., :half])
-        behind = gated_scan(given[..., half:].flip(2), keep[..., half:].flip(2)).flip(2)
-        y: Tensor = self.out.linear(self.state(torch.cat([ahead, behind], dim=-1).to(x.dtype)))
-        return y
-
-
 def blstm_mixer(net: SpikeHTR) -> None:
     net.mixer = RecurrentMixer(net.config.dim)  # type: ignore[assignment]
 
@@ -108,15 +73,6 @@ def blstm_after(net: SpikeHTR) -> None:
 
 def column_max(net: SpikeHTR) -> None:
     net.encoder.pool = ColumnMax()  # type: ignore[assignment]
-
-
-def recurrence(net: SpikeHTR, every: int = 1) -> None:
-    for block in list(net.mixer.blocks)[every - 1 :: every]:
-        block.operator = SpikingRecurrence(net.config)
-
-
-def recurrence_alternating(net: SpikeHTR) -> None:
-    recurrence(net, every=2)
 
 
 def our_mixer(net: Retsinas) -> None:
@@ -135,6 +91,7 @@ def our_mixer(net: Retsinas) -> None:
 
 WHOLE = {"model.reducer.mode": "none"}
 GELU = {"model.neuron": "gelu"}
+HALF = {"model.mixer.blocks": ("LK", "SR") * 2}
 Change = Callable[[Any], None]
 VARIANTS: dict[str, tuple[str, dict[str, Any], Change | None]] = {
     "fine": ("fine", {}, None),
@@ -149,9 +106,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], Change | None]] = {
     "fine-blstm": ("fine", {}, blstm_mixer),
     "fine-blstm-whole": ("fine", WHOLE, blstm_mixer),
     "fine-blstm-after": ("fine", {}, blstm_after),
-    "fine-recurrence": ("fine", {}, recurrence),
-    "fine-recurrence-whole": ("fine", WHOLE, recurrence),
-    "fine-recurrence-alternating": ("fine", {}, recurrence_alternating),
+    "fine-recurrence": ("fine", {"model.mixer.blocks": ("SR",) * 4}, None),
+    "fine-half-recurrence": ("fine", HALF, None),
+    "fine-half-recurrence-gelu": ("fine", HALF | GELU, None),
+    "fine-half-recurrence-whole": ("fine", HALF | WHOLE, None),
+    "fine-half-recurrence-deep": ("fine", {"model.mixer.blocks": ("LK", "SR") * 3}, None),
     "crnn": ("retsinas", {}, None),
     "crnn-our-mixer": ("retsinas", {}, our_mixer),
     "crnn-64px": ("retsinas", {"model.height": 64}, None),
@@ -210,13 +169,15 @@ def table(folder: Path) -> str:
     found = []
     for log in sorted(folder.glob("*/log.csv")):
         with log.open() as file:
-            epochs = [row for row in csv.DictReader(file) if row["cer"]]
+            steps = list(csv.DictReader(file))
+        epochs = [row for row in steps if row["validation_cer"]]
         if epochs:
-            best, last = min(float(row["cer"]) for row in epochs), epochs[-1]
+            best, last = min(float(row["validation_cer"]) for row in epochs), epochs[-1]
             notes = log.parent / "facts.json"
             size = json.loads(notes.read_text())["parameters"] / 1e6 if notes.exists() else float("nan")
-            told = f"{log.parent.name} | {size:.2f} | {last['epoch']} | {float(last['loss_main']):.4f}"
-            found.append((best, f"| {told} | {100 * best:.2f} ({100 * float(last['cer']):.2f}) |"))
+            loss = mean(float(row["ctc"]) for row in steps if row["epoch"] == last["epoch"])
+            told = f"{log.parent.name} | {size:.2f} | {last['epoch']} | {loss:.3f}"
+            found.append((best, f"| {told} | {100 * best:.2f} ({100 * float(last['validation_cer']):.2f}) |"))
     return "\n".join(rows + [row for _, row in sorted(found)])
 
 
