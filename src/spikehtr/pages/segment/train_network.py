@@ -58,7 +58,6 @@ class Parts(IterableDataset[PagePart]):
 
     def __iter__(self) -> Iterator[PagePart]:
         worker = get_worker_info()
-        cv2.setNumThreads(1)
         random = np.random.default_rng((self.seed, worker.id if worker else 0))
         while True:
             yield cut(self.sources[int(random.choice(len(self.sources), p=self.share))], self.size, random, self.how)
@@ -109,6 +108,8 @@ class Trainer:
     ) -> None:
         """`progress` hears of the share that is done."""
         options = self.options
+        # Before processes are forked: one that inherits OpenCV's threads waits for them for ever.
+        cv2.setNumThreads(0)
         parts = Parts(pages, options.size, options.seed + 1000 * self.step, how)
         loader = DataLoader(
             parts,
