@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from spikehtr.data.samples import Point
 
 Points = NDArray[np.float64]  # [n, 2]
+Line = Sequence[Point] | Points
 
 STEP = 5.0
 SHARE = 0.25  # of the distance between lines: the tolerance
@@ -39,9 +40,9 @@ class Score(NamedTuple):
         return 2 * self.recall * self.precision / total if total else 0.0
 
 
-def score(true: Sequence[Sequence[Point]], found: Sequence[Sequence[Point]]) -> Score:
+def score(true: Sequence[Line], found: Sequence[Line]) -> Score:
     """Baselines of one page."""
-    if not true or not found:
+    if not len(true) or not len(found):
         return Score(float(not true), float(not found), float(not true), [])
     cover = cover_of([resample(line) for line in true], [resample(line) for line in found])
     recall, forth, back = cover.recall.mean(), cover.forth, cover.back
@@ -50,7 +51,7 @@ def score(true: Sequence[Sequence[Point]], found: Sequence[Sequence[Point]]) -> 
     return Score(float(recall), float(precision), len(matches) / len(true), matches)
 
 
-def resample(line: Sequence[Point]) -> Points:
+def resample(line: Line) -> Points:
     """Points STEP pixels apart."""
     points = np.asarray(line, np.float64)
     along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])

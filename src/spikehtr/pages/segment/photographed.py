@@ -60,16 +60,16 @@ def photographed(image: Gray, lines: Sequence[Line], random: np.random.Generator
     """On a table, a little askew and from aside, shaded, with a little blur and noise, as a JPEG file."""
     matrix, width, height = _camera(image.shape, random)
     table = _table(height, width, random)
-    page = cv2.warpPerspective(image, matrix, (width, height), flags=cv2.INTER_AREA)
+    page = np.asarray(cv2.warpPerspective(image, matrix, (width, height), flags=cv2.INTER_AREA), np.float32)
     cover = cv2.warpPerspective(np.full_like(image, 255), matrix, (width, height)).astype(np.float32) / 255
     shadow = cv2.GaussianBlur(np.roll(cover, (round(0.008 * height), round(0.008 * width)), (0, 1)), (0, 0), 9)
     under = table * (1 - 0.6 * shadow)
-    seen = under * (1 - cover) + page.astype(np.float32) * cover
+    seen = under * (1 - cover) + page * cover
     seen *= _shade(height, width, random)
-    seen = cv2.GaussianBlur(seen, (0, 0), random.uniform(0.3, 0.8))
+    seen = np.asarray(cv2.GaussianBlur(seen, (0, 0), random.uniform(0.3, 0.8)), np.float64)
     seen += random.normal(0, random.uniform(1.5, 5), seen.shape)
     _, packed = cv2.imencode(".jpg", seen.clip(0, 255).astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, 70])
-    moved = [cv2.perspectiveTransform(line[None].astype(np.float64), matrix)[0] for line in lines]
+    moved = [np.asarray(cv2.perspectiveTransform(line[None], matrix)[0], np.float64) for line in lines]
     return SeenPage(np.asarray(cv2.imdecode(packed, cv2.IMREAD_GRAYSCALE), np.uint8), moved, 0)
 
 

@@ -54,11 +54,8 @@ def known_pages(sources: Sequence[Path], collections: Sequence[str] | None, prob
     What cannot be used is noted in `problems`.
     """
     for source in sources:
-        if (source / INDEX).is_file():
-            found = (_of_packed(page) for page in unpack(source))
-        else:
-            found = _of_files(source, problems)
-        for page in found:
+        packed = (source / INDEX).is_file()
+        for page in map(_of_packed, unpack(source)) if packed else _of_files(source, problems):
             if collections is None or page.collection in collections:
                 yield page
 

@@ -69,7 +69,7 @@ class Map:
         return self.steps, self.height, self.width, self.channels
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, Any]:
         """As compiled functions name them."""
         return {"steps": self.steps, "height": self.height, "width": self.width, "channels": self.channels}
 
