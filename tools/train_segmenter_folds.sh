@@ -1,22 +1,23 @@
 #!/bin/bash
-# Trains line networks side by side on one GPU: one for each of five folds by collection, one on everything.
-#   tools/train_segmenter_folds.sh PACK OUT MINUTES [option of `train` ...]
-# PACK is made by `python -m spikehtr.pages.segment pack`. In OUT: weights-NAME.safetensors and results.tar.gz.
+# Trains line networks side by side on one GPU: one for each of five folds by collection, one on everything but what
+# the report is on.
+#   tools/train_segmenter_folds.sh PACK OUT MINUTES [option of `spikehtr segmenter train` ...]
+# PACK is made by `spikehtr segmenter pack`. A run that was stopped goes on where it was when the script is called again.
+# OUT holds a folder for each: segmenter.safetensors, report.html, pages.jsonl, log.jsonl.
 set -u
 pack=$1 out=$2 minutes=$3
 shift 3
-runs=$(mktemp -d)
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1
 mkdir -p "$out"
 train() {  # NAME [option ...]
     local name=$1 began=$SECONDS
     shift
-    local command=(python3 -m spikehtr.pages.segment train "$pack" --also pages --minutes "$minutes" --out "$runs/$name" "$@")
-    "${command[@]}" >"$runs/$name.txt" 2>&1 && return
+    local command=(python3 -m spikehtr segmenter train "$pack" -o "$out/$name" --minutes "$minutes" --resume "$@")
+    "${command[@]}" >"$out/$name.txt" 2>&1 && return
     # Several processes that start on one card at once: one may be refused. It is started again, once.
-    if [ $((SECONDS - began)) -gt 60 ] || [ -f "$runs/$name/log.jsonl" ]; then return 1; fi
+    [ $((SECONDS - began)) -gt 60 ] && return 1
     sleep 5
-    "${command[@]}" >>"$runs/$name.txt" 2>&1
+    "${command[@]}" >>"$out/$name.txt" 2>&1
 }
 waiting=()
 for name in 0 1 2 3 4 all; do
@@ -29,10 +30,7 @@ done
 failed=0
 for process in "${waiting[@]}"; do wait "$process" || failed=1; done
 for name in 0 1 2 3 4 all; do
-    if [ -f "$runs/$name/weights.safetensors" ]; then cp "$runs/$name/weights.safetensors" "$out/weights-$name.safetensors"; fi
     echo "== $name"
-    tail -n 1 "$runs/$name/log.jsonl"
-    grep -E "^(group|layout|pages|all|Traceback|[A-Za-z]*Error)" "$runs/$name.txt" | head -n 4
+    tail -n 4 "$out/$name.txt"
 done
-tar -C "$runs" --exclude='*.safetensors' -czf "$out/results.tar.gz" .
 exit $failed

@@ -73,8 +73,7 @@ class Entry(nn.Module):
         """images [B, C, H, W] in [0, 1], widths [B] -> [T, B, 1, H, W], 0 in the padding."""
         gray = to_gray(images)
         if self.inkcoder is not None:
-            gates: Tensor = self.inkcoder(gray, widths)
-            return gates
+            return self.inkcoder(gray, widths)
         if self.kind == "poisson":
             gates = poisson_gates(1 - gray, self.timesteps, self.training)
         elif self.kind == "ttfs":

@@ -101,8 +101,7 @@ class LinearAttention(Branch):
         self.out = SpikingLinear(config, config.dim, config.dim, last=True)
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        y: Tensor = self.out.linear(self.mean(self.qkv(self.norm(x)), mask))
-        return y
+        return self.out.linear(self.mean(self.qkv(self.norm(x)), mask))
 
 
 class QKMix(Branch):
@@ -123,8 +122,7 @@ class QKMix(Branch):
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm(x)
         qk, scale = self.qk(x), torch.sigmoid(self.gate(x))  # [T, B, L, 2 d], [T, B, L, d]
-        y: Tensor = self.out.linear(ops.pass_keys(qk, self.heads, self.numbers)) * scale
-        return y
+        return self.out.linear(ops.pass_keys(qk, self.heads, self.numbers)) * scale
 
 
 class LargeKernel(Branch):
@@ -145,8 +143,7 @@ class LargeKernel(Branch):
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         u, v, g = self.inp(self.norm(x)).chunk(3, dim=-1)  # each [T, B, L, e*d]
         fired = norm_and_fire(self.dw_norm, self.dw_neuron, self.dw(u, mask))  # [T, B, L, e*d]
-        y: Tensor = self.out.linear(v + torch.sigmoid(g) * (fired - v))
-        return y
+        return self.out.linear(v + torch.sigmoid(g) * (fired - v))
 
 
 class SpikingMLP(Branch):
@@ -164,22 +161,15 @@ class SpikingMLP(Branch):
         return self.fc2
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
-        y: Tensor = self.fc2.linear(self.fc1(self.norm(x)))
-        return y
-
-
-def token_operator(config: ModelConfig, letters: str) -> Branch:
-    """The operator that `mixer.blocks` names by these letters."""
-    module, name = TOKEN_OPERATORS[letters]
-    operator: Branch = getattr(import_module(module), name)(config)
-    return operator
+        return self.fc2.linear(self.fc1(self.norm(x)))
 
 
 class MixerBlock(nn.Module):
     def __init__(self, config: ModelConfig, operator: str, drop_path: float) -> None:
         super().__init__()
         self.kind = operator
-        self.operator = token_operator(config, operator)
+        module, name = TOKEN_OPERATORS[operator]
+        self.operator: Branch = getattr(import_module(module), name)(config)
         self.mlp = SpikingMLP(config)
         self.dropout = SharedDropout(config.mixer.dropout)
         self.drop_path = SharedDropout(drop_path, per="line")

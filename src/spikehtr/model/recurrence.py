@@ -38,5 +38,4 @@ class SpikingRecurrence(Branch):
 
     def drive(self, x: Tensor, mask: Tensor) -> Tensor:
         u = ops.leaky_scan(self.inp(self.norm(x)), mask)  # [T, B, L, d]
-        y: Tensor = self.out.linear(norm_and_fire(self.state_norm, self.state_neuron, u))
-        return y
+        return self.out.linear(norm_and_fire(self.state_norm, self.state_neuron, u))
