@@ -181,6 +181,41 @@ def pack(
 
 
 @app.command()
+def compose(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The packed folder to write.")],
+    text: Annotated[
+        list[Path], typer.Option("--text", help="Plain text or a word list, UTF-8, also packed (.gz). Repeatable.")
+    ],
+    like: Annotated[
+        Optional[list[Path]],
+        typer.Option("--like", metavar="PACKED", help="Packed pages whose paper is written on. Repeatable."),
+    ] = None,
+    fonts: Annotated[
+        Optional[Path], typer.Option("--fonts", help="Folder of .ttf and .otf files; without it, the two we ship.")
+    ] = None,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many pages.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed draws the same pages.")] = 0,
+) -> None:
+    """Draw pages to train on beside real ones, whose lines are known exactly: text with notes in the margin, columns,
+    tables, letters, spreads, on the paper of real pages."""
+    from spikehtr.assets import FONTS
+    from spikehtr.data.synthesis.drawn_store import gather
+    from spikehtr.data.synthesis.paper import lift_papers
+    from spikehtr.pages.segment.compose_pages import compose_many
+    from spikehtr.pages.segment.packed_pages import INDEX, pack_composed, unpack
+
+    make_folder(output)
+    if (output / INDEX).exists():
+        raise SpikeHTRError(f"{output}: holds packed pages already: name another folder")
+    sources, report = gather(text, [], fonts or FONTS, seed=seed)
+    sources.papers.extend(lift_papers((page.image for folder in like or [] for page in unpack(folder)), seed))
+    with counting("drawing pages", number) as tell:
+        count = pack_composed(compose_many(sources, seed, number), output, tell)
+    made_of = f"{report.texts} texts, {report.fonts.fonts} fonts, {len(sources.papers)} papers"
+    typer.echo(f"wrote {output}: {count} pages of {made_of}")
+
+
+@app.command()
 def export(
     weights: Annotated[Path, typer.Argument(metavar="FILE", help="The weight file of a line network.")],
     output: Annotated[

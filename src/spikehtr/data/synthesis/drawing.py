@@ -57,7 +57,7 @@ def draw_part(sources: Sources, seed: int, part: int, count: int) -> tuple[list[
         if not text:
             skipped["no text that the font can draw"] += 1
             continue
-        cover, baseline = write(spelled(text, hand), hand, sources.height, rng)
+        cover, baseline, _ = write(spelled(text, hand), hand, sources.height, rng)
         if cover.max() < 0.3:
             skipped["no ink left of the text"] += 1
             continue

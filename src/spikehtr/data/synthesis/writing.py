@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -64,8 +65,16 @@ def spelled(text: str, hand: Hand) -> str:
     return _LONG_S.sub(_LONG, text) if hand.long_s else text
 
 
-def write(spelling: str, hand: Hand, height: int, rng: Generator) -> tuple[Gray, float]:
-    """The ink's cover [height, w] in [0, 1] and the row of its baseline."""
+class Written(NamedTuple):
+    """The ink of a line, and where it stands."""
+
+    cover: Gray  # [height, w] in [0, 1]
+    baseline: float  # row
+    wander: NDArray[np.float32]  # [w], how far below that row the baseline runs
+
+
+def write(spelling: str, hand: Hand, height: int, rng: Generator) -> Written:
+    """A line of this height in this hand."""
     hand = replace(
         hand,
         slant=hand.slant + float(rng.normal(0, 0.02)),
@@ -122,7 +131,7 @@ def _set_pieces(pieces: list[tuple[str, int, float, float]], hand: Hand) -> tupl
     return ink, -over
 
 
-def _place(ink: NDArray[np.uint8], base: int, hand: Hand, height: int, rng: Generator) -> tuple[Gray, float]:
+def _place(ink: NDArray[np.uint8], base: int, hand: Hand, height: int, rng: Generator) -> Written:
     """The writing slanted and scaled into a line of this height, on a baseline that climbs, falls and wavers."""
     zoom = float(rng.uniform(0.92, 1.08))
     climb = float(rng.normal(0, 0.05)) * height
@@ -149,7 +158,7 @@ def _place(ink: NDArray[np.uint8], base: int, hand: Hand, height: int, rng: Gene
     cover = _pen(np.asarray(cv2.remap(ink, columns, rows, cv2.INTER_LINEAR), np.uint8), hand.weight)
     baseline = middle + (base - len(ink) / 2) * zoom
     full = max(0.85 * float(cover.max()), 1.0)  # however fine the pen, ink covers the paper
-    return np.minimum(cover * np.float32(1 / full), np.float32(1)), baseline
+    return Written(np.minimum(cover * np.float32(1 / full), np.float32(1)), baseline, down.astype(np.float32))
 
 
 def _pen(cover: NDArray[np.uint8], weight: float) -> NDArray[np.uint8]:

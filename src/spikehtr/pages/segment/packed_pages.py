@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,11 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.files import whole_file
 from spikehtr.pages.given import read_given
 from spikehtr.pages.inputs import ROOTS
+from spikehtr.pages.segment.compose_pages import ComposedPage
 from spikehtr.pages.segment.labels import LineLabel, PageLabels, labels_of
 
 INDEX = "pages.json.gz"
+COMPOSED = "composed"  # the group of drawn pages, which are trained on, and never left out to be scored
 LONGEST = 1600  # pixels of the longer side
 TALLEST = 72.0  # pixels of the median line: pages with larger writing are kept smaller
 QUALITY = 75
@@ -61,13 +63,31 @@ def pack(folders: Sequence[Path], out: Path) -> list[str]:
                 left_out.append(f"{file}: {error}")
                 continue
             left_out += given.problems
-            rows.append(_keep(out, f"{len(rows):05d}.webp", folder.name, file, gray, labels))
-    with whole_file(out / INDEX) as path:
-        path.write_bytes(gzip.compress(json.dumps({"version": 1, "pages": rows}).encode(), mtime=0))
+            row = {"name": f"{file.parent.name}/{file.stem}", "collection": file.parent.name, "group": folder.name}
+            rows.append(row | _keep(out, f"{len(rows):05d}.webp", gray, labels))
+    _write_index(out, rows)
     return left_out
 
 
-def _keep(out: Path, image: str, group: str, file: Path, gray: NDArray[np.uint8], labels: PageLabels) -> dict[str, Any]:
+def pack_composed(pages: Iterable[ComposedPage], out: Path, tell: Callable[[int], None] = lambda done: None) -> int:
+    """Packs composed pages as a collection of their own, of the folder's name; how many. `tell` hears of each."""
+    (out / "images").mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    for number, page in enumerate(pages):
+        row = {"name": f"{out.name}/{number:05d}", "collection": out.name, "group": COMPOSED}
+        rows.append(row | _keep(out, f"{number:05d}.webp", page.image, page.labels))
+        tell(len(rows))
+    _write_index(out, rows)
+    return len(rows)
+
+
+def _write_index(out: Path, rows: list[dict[str, Any]]) -> None:
+    with whole_file(out / INDEX) as path:
+        path.write_bytes(gzip.compress(json.dumps({"version": 1, "pages": rows}).encode(), mtime=0))
+
+
+def _keep(out: Path, image: str, gray: NDArray[np.uint8], labels: PageLabels) -> dict[str, Any]:
+    """Writes the image; what the index says of it and of its lines."""
     scale = min(1.0, LONGEST / max(gray.shape), TALLEST / max(labels.height, 1.0))
     if scale < 1:
         gray = np.asarray(cv2.resize(gray, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA))
@@ -75,9 +95,6 @@ def _keep(out: Path, image: str, group: str, file: Path, gray: NDArray[np.uint8]
         Image.fromarray(gray).save(path, "WEBP", quality=QUALITY, method=4)
     small = labels.scaled(scale)
     return {
-        "name": f"{file.parent.name}/{file.stem}",
-        "collection": file.parent.name,
-        "group": group,
         "image": image,
         "scale": scale,
         "lines": [

@@ -12,7 +12,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.network_segmenter import NetworkSegmenter
 from spikehtr.pages.segment import network_weights as weights
 from spikehtr.pages.segment.line_network import parameters
-from spikehtr.pages.segment.packed_pages import INDEX, PackedPage, pack, unpack
+from spikehtr.pages.segment.packed_pages import COMPOSED, INDEX, PackedPage, pack, unpack
 from spikehtr.pages.segment.report_pages import (
     ROWS,
     WorstPages,
@@ -50,8 +50,8 @@ def gathered(sources: Sequence[Path], folder: Path, resume: bool) -> tuple[list[
 
 
 def divided(pages: Sequence[PackedPage], fold: int | None, named: Sequence[str]) -> tuple[list[Any], list[Any]]:
-    """Pages to train on, and pages of collections that are left out."""
-    out = left_out(pages, fold, named)
+    """Pages to train on, and pages of collections that are left out. Composed ones are never left out."""
+    out = left_out([page for page in pages if page.group != COMPOSED], fold, named)
     kept = [page for page in pages if page.collection not in out]
     if not any(page.labels.lines for page in kept):
         raise SpikeHTRError("no page with lines is left to train on: leave fewer collections out")
