@@ -33,7 +33,7 @@ from spikehtr.data.samples import ImportReport
 from spikehtr.evaluation.rate_tables import columns
 from spikehtr.pages.found import FoundLayout, FoundRegion, Segmenter
 from spikehtr.pages.given import ROOTS, read_given
-from spikehtr.pages.page_lines import SegmentedPage, assemble, cut_lines, found_sheet, given_sheet
+from spikehtr.pages.page_lines import ReadBy, SegmentedPage, assemble, cut_lines, found_sheet, given_sheet
 from spikehtr.pages.score_lines import Score, score
 from spikehtr.pages.segmenters import segmenter
 from spikehtr.recognizer import Recognizer
@@ -83,7 +83,7 @@ def read(recognizer: Recognizer, sheet: SegmentedPage) -> tuple[Page, float]:
     """A page as it is read, and the seconds that took."""
     start = time.perf_counter()
     places, fitted = cut_lines(recognizer.fitting, sheet)
-    page = assemble(sheet, places, recognizer.read_lines(fitted), recognizer.name)
+    page = assemble(sheet, places, recognizer.read_lines(fitted), ReadBy.reader(recognizer))
     return page, time.perf_counter() - start
 
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from spikehtr.data.images import ImageLike, open_image, type_name
-from spikehtr.decoding.decoders import decoder_for
+from spikehtr.decoding.decoders import GreedyDecoder, decoder_for
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import LayoutOptions, Segmenter
@@ -21,6 +21,7 @@ from spikehtr.pages.segmenters import segmenter as segmenter_named
 from spikehtr.readers import LineReader, Precision, make_reader
 from spikehtr.readers.line_reader import POOLED_BATCHES
 from spikehtr.results import Line, Page
+from spikehtr.results.expected_error import ErrorEstimate
 from spikehtr.weights import BUNDLED, load_model
 
 
@@ -57,7 +58,10 @@ class Recognizer(LineReader):
         net = loaded.net.to(device)
         reader = make_reader(net, precision)
         decoder = decoder_for(loaded.charset, loaded.temperature, lm, loaded.language_model, beam, lm_weight)
-        return cls(net, config, loaded.charset, loaded.temperature, Path(path).name, reader, decoder=decoder)
+        # Of confidences with a language model nothing is known beyond the hands that they were calibrated on.
+        estimate = ErrorEstimate.noted(loaded.notes) if isinstance(decoder, GreedyDecoder) else None
+        name = Path(path).name
+        return cls(net, config, loaded.charset, loaded.temperature, name, reader, decoder=decoder, estimate=estimate)
 
     @overload  # a string is a path here, not a sequence of them
     def transcribe(self, images: ImageLike, batch_size: int | None = None) -> Line: ...  # type: ignore[overload-overlap]

@@ -28,7 +28,7 @@ FITTING = LineFitting(16, 256, False)
 class StubReader:
     """Reads what a checksum of the pixels says."""
 
-    name, precision = "stub", "fp32"
+    name, precision, estimate = "stub", "fp32", None
     fitting = FITTING
 
     def __init__(self, delay: float = 0.0) -> None:

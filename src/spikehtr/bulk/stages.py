@@ -20,11 +20,12 @@ from spikehtr.data.geometry import FittedLine, LineFitting
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.iiif import ClientOptions, FetchError
 from spikehtr.pages.page_format import PageFormat
-from spikehtr.pages.page_lines import ReadOptions
+from spikehtr.pages.page_lines import ReadBy, ReadOptions
 from spikehtr.pages.page_source import Failure
 from spikehtr.pages.page_stages import PreparedPage, finish_page, prepare_page
 from spikehtr.pages.worker_pool import WorkerDied, WorkerPool
 from spikehtr.results import Line, Page
+from spikehtr.results.expected_error import ErrorEstimate
 
 Rows = dict[str, Any]  # a column by its name, each an array of as many values
 _TRIES = 2  # of a page whose process died: once may be anybody's fault
@@ -35,6 +36,7 @@ class BulkReader(Protocol):
 
     name: str
     precision: str
+    estimate: ErrorEstimate | None
 
     @property
     def fitting(self) -> LineFitting: ...
@@ -140,7 +142,7 @@ class ReadLines:
         ends = np.cumsum(counts)
         parts = [read[end - count : end] for count, end in zip(counts, ends, strict=True)]
         packed = [
-            b"" if page is None else _packed((page._replace(lines=[]), part))
+            b"" if page is None else _packed((page._replace(lines=[]), part, ReadBy.reader(self._reader)))
             for page, part in zip(pages, parts, strict=True)
         ]
         failed = [errors.get(number, "") for number in range(len(pages))]
@@ -188,7 +190,7 @@ def finish_rows(rows: Rows, settings: Settings) -> Rows:
     return kept | {"format": _objects([settings.form.form] * len(done))} | found
 
 
-_FINISH = ("id", "page", "error_kind", "error", "model", "precision")
+_FINISH = ("id", "page", "error_kind", "error")
 
 
 def _finish(given: dict[str, Any], settings: Settings) -> dict[str, Any]:
@@ -199,10 +201,10 @@ def _finish(given: dict[str, Any], settings: Settings) -> dict[str, Any]:
     row |= {name: given[name] for name in ("error_kind", "error")}
     if not given["page"]:
         return row
-    page, lines = pickle.loads(given["page"])
+    page, lines, by = pickle.loads(given["page"])
     name = given["id"]
     job = job_of({"location": name, "kind": "image", "id": name, "index": 0, "pages": 1}, Path(name), settings.client)
-    result = finish_page(job, page, lines, (given["model"], given["precision"]), settings.form)
+    result = finish_page(job, page, lines, by, settings.form)
     if isinstance(result.result, Failure):
         return row | {"error_kind": "write", "error": result.result.reason}
     return (
@@ -217,7 +219,7 @@ def _finish(given: dict[str, Any], settings: Settings) -> dict[str, Any]:
 
 
 def _figures(page: Page) -> dict[str, Any]:
-    """What tables ask of a page. Expected error: the share of wrong characters, if confidences are right."""
+    """What tables ask of a page. Expected error: where the model does not know, as if confidences were right."""
     sure = [glyph.confidence for line in page.lines for word in line.words for glyph in word.characters]
     confidence = sum(sure) / len(sure) if sure else 0.0
     return {
@@ -228,7 +230,7 @@ def _figures(page: Page) -> dict[str, Any]:
         "characters": len(sure),
         "text": page.to_text(),
         "confidence": confidence,
-        "expected_error": 1 - confidence if sure else 0.0,
+        "expected_error": ((1 - confidence if sure else 0.0) if page.expected_error is None else page.expected_error),
     }
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from spikehtr.pages.transcribe_run import TranscribeRun
 
 
+_POOR = 0.1  # share of wrong characters from which a way out is named
+
+
 class Form(str, Enum):  # noqa: UP042 (typer shows its values)
     text = "text"
     json = "json"
@@ -204,7 +207,7 @@ def transcribe(
         run.remarks.append(run.origins.trouble)
     if run.results is not None:
         run.remarks += [f"{path}: replaced; what stood there is kept as {kept}" for path, kept in run.results.backups]
-    _report(run)
+    _report(run, str(model or BUNDLED))
 
 
 def _check_unread(form: Form, options: Mapping[str, object]) -> None:
@@ -263,7 +266,20 @@ def _left(state: FileState, number: int) -> str:
     return f"{files} left alone, not known as ours: {reason} (give another folder; {replaces})"
 
 
-def _report(run: TranscribeRun) -> None:
+def _expectation(error: float, model: str) -> str:
+    """How good the text is likely to be, and what helps where it is not."""
+    from spikehtr.results.expected_error import in_words
+
+    said = f"expected: {in_words(error)}, by how sure the model was"
+    if error < _POOR:
+        return said
+    return (
+        f"{said}. To read this hand better, correct some 50 lines and fine-tune: "
+        f"spikehtr train -d CORRECTED --from {model} -o runs/my-hand"
+    )
+
+
+def _report(run: TranscribeRun, model: str) -> None:
     """A word on what was done, and every failure, on stderr; exit code 1 if there was any."""
     from spikehtr.pages.transcribe_run import NAMED
 
@@ -276,6 +292,8 @@ def _report(run: TranscribeRun) -> None:
         if run.written:
             named = ", ".join(map(str, run.written)) if len(run.written) <= NAMED else f"results into {run.folder}"
             typer.echo(f"wrote {named}", err=True)
+    if run.expected_error is not None and (run.folder is not None or run.expected_error >= _POOR):
+        typer.echo(_expectation(run.expected_error, model), err=True)
     failed = [f"{failure.title}: {failure.reason}" for failure in run.failures]
     left = [(_left(state, len(paths)), list(map(str, paths))) for state, paths in run.left.items()]
     lists = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, Self
 
 from PIL import Image
 
@@ -23,6 +23,7 @@ from spikehtr.pages.quarter_turns import box_as_it_lies, quarter, turned_upright
 from spikehtr.pages.remote import canvas_of, place_of
 from spikehtr.pages.word_boxes import LineInk, place_characters
 from spikehtr.results import Character, Line
+from spikehtr.results.expected_error import ErrorEstimate
 from spikehtr.results.page import CanvasPlace, Glyph, Page, Region, TextLine, Word
 from spikehtr.results.xml_text import clean
 from spikehtr.version import __version__
@@ -164,17 +165,48 @@ def corner_of(place: LinePlace) -> tuple[int, int]:
     return max(0, round(left - more)), max(0, round(top - more))
 
 
-def assemble(
-    sheet: SegmentedPage, regions: list[RegionPlace], lines: Iterable[Line | None], model: str, precision: str = ""
-) -> Page:
+class _Named(Protocol):
+    """A `LineReader`, as far as it is told of."""
+
+    name: str
+    precision: str
+    estimate: ErrorEstimate | None
+
+
+class ReadBy(NamedTuple):
+    """What read a page."""
+
+    model: str = ""  # its name
+    precision: str = ""
+    estimate: ErrorEstimate | None = None
+
+    @classmethod
+    def reader(cls, reader: _Named) -> Self:
+        return cls(reader.name, reader.precision, reader.estimate)
+
+
+def assemble(sheet: SegmentedPage, regions: list[RegionPlace], lines: Iterable[Line | None], by: ReadBy) -> Page:
     """The page with what was read, lines in the order of `cut_lines`; None where nothing was."""
-    read = iter(lines)
+    known = list(lines)
+    expected = by.estimate.of(line for line in known if line) if by.estimate else None
+    read = iter(known)
     out = []
     for region in regions:
         texts = tuple(_text_line(place, next(read), sheet) for place in region.lines)
         out.append(Region(region.id, texts, region.kind, region.polygon, region.turns))
     name, problems = clean(sheet.image), tuple(sheet.problems)
-    return Page(name, *sheet.size, tuple(out), model, problems, sheet.frame, precision, __version__, sheet.canvas)
+    return Page(
+        name,
+        *sheet.size,
+        tuple(out),
+        model=by.model,
+        problems=problems,
+        frame=sheet.frame,
+        precision=by.precision,
+        version=__version__,
+        canvas=sheet.canvas,
+        expected_error=expected,
+    )
 
 
 def _text_line(place: LinePlace, line: Line | None, sheet: SegmentedPage) -> TextLine:

@@ -10,7 +10,7 @@ from spikehtr.data.geometry import FittedLine, LineFitting
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import RegionPlace
 from spikehtr.pages.page_format import PageFormat
-from spikehtr.pages.page_lines import ReadOptions, SegmentedPage, assemble, cut_lines, open_sheet
+from spikehtr.pages.page_lines import ReadBy, ReadOptions, SegmentedPage, assemble, cut_lines, open_sheet
 from spikehtr.pages.page_source import Failure, PageJob
 from spikehtr.results import Line, Page
 
@@ -47,11 +47,11 @@ def prepare_page(job: PageJob, options: ReadOptions, fitting: LineFitting | None
 
 
 def finish_page(
-    job: PageJob, page: PreparedPage, lines: list[Line | None], about: tuple[str, str], form: PageFormat | None
+    job: PageJob, page: PreparedPage, lines: list[Line | None], by: ReadBy, form: PageFormat | None
 ) -> PageResult:
-    """The last stage. `about`: the model's name and its precision."""
+    """The last stage."""
     try:
-        result = assemble(page.sheet, page.regions, lines, *about)
+        result = assemble(page.sheet, page.regions, lines, by)
         shown = form.shown(result) if form else None
     except Exception as error:  # as above
         return PageResult(job, Failure(job.title, f"{type(error).__name__}: {error}"), None, [])

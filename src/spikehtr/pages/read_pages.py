@@ -20,7 +20,7 @@ from spikehtr.data.images import ImageLike, open_image
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import Segmenter
 from spikehtr.pages.page_format import PageFormat
-from spikehtr.pages.page_lines import ReadOptions, assemble, cut_lines, found_sheet, given_sheet
+from spikehtr.pages.page_lines import ReadBy, ReadOptions, assemble, cut_lines, found_sheet, given_sheet
 from spikehtr.pages.page_source import Failure, PageJob
 from spikehtr.pages.page_stages import PageResult, PreparedPage, finish_page, prepare_page
 from spikehtr.pages.worker_pool import WorkerPool
@@ -43,7 +43,7 @@ def read_page(recognizer: LineReader, image: ImageLike, find: Segmenter, batch_s
         sheet = found_sheet(name, open_image(image), find)
     regions, fitted = cut_lines(recognizer.fitting, sheet)
     lines = recognizer.read_lines(fitted, batch_size)
-    return assemble(sheet, regions, lines, recognizer.name, recognizer.precision)
+    return assemble(sheet, regions, lines, ReadBy.reader(recognizer))
 
 
 def read_pages(
@@ -98,7 +98,7 @@ class _Stages:
         self._pool, self._workers, self._recognizer = pool, workers, recognizer
         self._options, self._progress, self._form = options, progress, form
         self._fitting = recognizer.fitting if recognizer else None
-        self._about = (recognizer.name, recognizer.precision) if recognizer else ("", "")
+        self._by = ReadBy.reader(recognizer) if recognizer else ReadBy()
         self._opening: deque[_Waiting] = deque()
         self._closing: deque[_Waiting | PageResult] = deque()
 
@@ -145,7 +145,7 @@ class _Stages:
             count = sum(len(region.lines) for region in page.regions)
             lines: list[Line | None] = list(read[first : first + count]) if self._recognizer else [None] * count
             first += len(page.lines)
-            arguments = (job, page._replace(lines=[]), lines, self._about, self._form)
+            arguments = (job, page._replace(lines=[]), lines, self._by, self._form)
             if isinstance(self._pool, WorkerPool):  # before pages that are only to be opened, so that memory is freed
                 future = self._pool.submit(finish_page, *arguments, first=True)
             else:

@@ -61,6 +61,8 @@ class TranscribeRun:
     shard: Shard | None = None  # of all pages, that this run is to read
     read: int = 0
     lines: int = 0
+    wrong: float = 0.0  # characters that are expected to be, of those counted next
+    judged: int = 0
     skipped: int = 0
     skipped_changed: int = 0  # of those, results that somebody changed
     written: list[Path] = field(default_factory=list)  # the first few files
@@ -84,6 +86,17 @@ class TranscribeRun:
         """Whether a page's own image is wanted and not there: a run before may have done without."""
         target = self.target(job)
         return self.images and job.image_wanted and target is not None and not target.with_name(job.image).is_file()
+
+    def judge(self, page: Page) -> None:
+        """Count what is expected to be wrong on a page, where that can be told."""
+        if page.expected_error is not None:
+            count = sum(len(line.text) for line in page.lines if line.is_machines)
+            self.judged += count
+            self.wrong += page.expected_error * count
+
+    @property
+    def expected_error(self) -> float | None:
+        return self.wrong / self.judged if self.judged else None
 
     def leave(self, path: Path, state: FileState) -> None:
         self.left.setdefault(state, []).append(path)
@@ -200,6 +213,7 @@ def transcribe(
         yield done.job, shown
         run.read += 1
         run.lines += len(done.result.lines)
+        run.judge(done.result)
         run.left_out += done.result.problems
         run.remarks += done.remarks
         if not done.result.lines and not done.result.problems:

@@ -26,6 +26,7 @@ from spikehtr.model.network import Network, Output
 from spikehtr.ops.host_copy import HostCopy
 from spikehtr.readers.base import Reader
 from spikehtr.readers.factory import make_reader
+from spikehtr.results.expected_error import ErrorEstimate
 from spikehtr.results.line import Alternative, Character, Line
 from spikehtr.text import Charset
 
@@ -78,11 +79,13 @@ class LineReader:
         reader: Reader | None = None,
         precision: str | None = None,
         decoder: Decoder | None = None,
+        estimate: ErrorEstimate | None = None,
     ) -> None:
         """`temperature` divides the logits: above 1 it lowers confidences that are too high, and changes no text.
 
         `reader` runs the network; by default the fastest way there is on its device. `precision` is what results say
-        of it; by default what the reader computes in. `decoder` makes text of frames; by default greedily.
+        of it; by default what the reader computes in. `decoder` makes text of frames; by default greedily. `estimate`
+        tells how much is likely wrong by how sure lines are.
         """
         if not temperature > 0:
             raise SpikeHTRError(f"temperature must be above 0, not {temperature}")
@@ -91,6 +94,7 @@ class LineReader:
         self.reader = reader or make_reader(self.net)
         self.decoder = decoder or GreedyDecoder(charset, temperature)
         self.precision = self.reader.precision if precision is None else precision
+        self.estimate = estimate
 
     @property
     def fitting(self) -> LineFitting:

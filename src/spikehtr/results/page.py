@@ -143,6 +143,7 @@ class Page:
     precision: str = ""  # that the model read in: fp32, bf16, fp64
     version: str = ""  # of this package when the page was read
     canvas: CanvasPlace | None = None  # that the image was fetched from
+    expected_error: float | None = None  # likely share of wrong characters, where that can be told
 
     @property
     def lines(self) -> list[TextLine]:
@@ -198,6 +199,7 @@ class Page:
                 precision=data.get("precision", ""),
                 version=data.get("version", ""),
                 canvas=_canvas(data.get("canvas")),
+                expected_error=data.get("expected_error"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpikeHTRError(f"not a page as JSON ({error!r})") from None
@@ -214,6 +216,7 @@ def _page_dict(page: Page, least: float) -> dict[str, Any]:
         **({} if page.canvas is None else {"canvas": _canvas_dict(page.canvas)}),
         "model": page.model,
         **{key: value for key, value in (("precision", page.precision), ("version", page.version)) if value},
+        **({} if page.expected_error is None else {"expected_error": round(page.expected_error, 4)}),
         "regions": [
             {
                 "id": region.id,

@@ -12,7 +12,7 @@ from PIL import Image
 from spikehtr.data.formats.outlines import Points
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import LinePlace, RegionPlace
-from spikehtr.pages.page_lines import SegmentedPage, assemble, cut_lines, found_sheet
+from spikehtr.pages.page_lines import ReadBy, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.quarter_turns import quarter_of_given
 from spikehtr.pages.segmenters import segmenter
 from spikehtr.recognizer import Recognizer
@@ -142,7 +142,7 @@ def begin(bench: Workbench, page: int, wanted: Iterable[str], model: Recognizer,
 def finish(bench: Workbench, begun: BegunPage, model: Recognizer, label: str, step: int | None = None) -> int:
     """Wait for the texts and note them; how many lines were read."""
     lines = begun.ticket.done.result()
-    page = assemble(begun.sheet, begun.regions, lines, model.name, model.precision)
+    page = assemble(begun.sheet, begun.regions, lines, ReadBy.reader(model))
     name = bench.model_name(model)
     readings = {
         text_line.id: reading_of(text_line, line, name) for text_line, line in zip(page.lines, lines, strict=True)

@@ -23,7 +23,7 @@ from spikehtr.data.images import ImageError, open_gray, quietly
 from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import RegionPlace
-from spikehtr.pages.page_lines import Mode, SegmentedPage, assemble, cut_lines, found_sheet
+from spikehtr.pages.page_lines import Mode, ReadBy, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.segmenters import segmenter
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
@@ -123,7 +123,7 @@ class Service:
             gone.cancel()
             if not reading.done():
                 self.bench.pool.cancel(ticket)
-        return assemble(opened.sheet, opened.regions, lines, opened.model.name, opened.model.precision)
+        return assemble(opened.sheet, opened.regions, lines, ReadBy.reader(opened.model))
 
     async def _body(self, request: Request) -> tuple[bytes, bytes | None]:
         """The image, and the PAGE or ALTO file that gives its lines."""
