@@ -12,15 +12,16 @@ SAMPLES := src/spikehtr/assets
 
 demo: .venv/.core
 	@mkdir -p demo
-	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --confidences --min-confidence 0.5
-	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --overlay -f page -o demo
+	$(BIN)/spikehtr transcribe $(SAMPLES)/labour-court-1858.jpg $(SAMPLES)/sample-page.jpg --confidences --min-confidence 0.5
+	$(BIN)/spikehtr transcribe $(SAMPLES)/labour-court-1858.jpg $(SAMPLES)/sample-page.jpg --overlay -f page -o demo
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png -o demo/inkcoder.png
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png --reduction -m bundled -o demo/reduction.png
+	@echo "to read and correct these pages in a browser: make workbench"
 
-# The workbench in the browser, on a copy of the sample page.
+# The workbench in the browser, on copies of the sample pages.
 workbench: .venv/.web
 	@mkdir -p demo/workbench
-	@cp -n $(SAMPLES)/sample-page.jpg demo/workbench/
+	@cp -n $(SAMPLES)/labour-court-1858.jpg $(SAMPLES)/sample-page.jpg demo/workbench/
 	$(BIN)/spikehtr serve demo/workbench
 
 test: .venv/.dev

@@ -6,6 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SAMPLE_LINE = HERE / "sample-line.png"
 SAMPLE_PAGE = HERE / "sample-page.jpg"
+REAL_PAGE = HERE / "labour-court-1858.jpg"  # a page of a register; labour-court-1858.md says whose
 SAMPLE_TEXT = HERE / "sample-page.txt"  # what stands on it: a line a line, an empty one between regions
 FONTS = HERE / "fonts"
 MODEL = HERE / "model.safetensors"  # the bundled model (tools/bundle.py put it there)
