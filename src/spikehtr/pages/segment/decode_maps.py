@@ -17,6 +17,7 @@ from spikehtr.pages.segment.labels import up
 from spikehtr.pages.segment.line_network import COARSE, FINE, UNIT
 
 Floats = NDArray[Any]  # floats of 32 or 64 bits
+DOUBLE = 0.6  # share of a line's points that run beside another from which it is the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class DecodeOptions:
     steep: float = 3.0  # heights: the same of lines that run down the page
     gap: float = 2.5  # heights: pieces farther apart are not linked
     level: float = 0.3  # heights: pieces farther out of line are not linked
+    double: float = 0.35  # heights: a line that runs so near a longer one is the same line found twice
     ended: float = 0.35  # mean probability of the ends that face each other from which pieces are not linked
 
 
@@ -107,7 +109,8 @@ def decode(maps: Probabilities, options: DecodeOptions | None = None) -> list[De
         heights = (tall.T if across else tall) / FINE
         pieces = _crests(fine, allowed.T if across else allowed, heights, options)
         if len(pieces.bounds) > 1:
-            lines += _finish(_linked(pieces, fine, heights, options), maps, across, options)
+            found = _finish(_linked(pieces, fine, heights, options), maps, across, options)
+            lines += _without_doubles(found, int(across), options)
     return sorted(lines, key=lambda line: float(line.points[:, 1].mean()))
 
 
@@ -246,6 +249,23 @@ def _finish(
             points, above, below = points[::-1], above[::-1], below[::-1]
         lines.append(_smooth(points, above, below, height, score))
     return lines
+
+
+def _without_doubles(lines: list[DecodedLine], along: int, options: DecodeOptions) -> list[DecodedLine]:
+    """Longest first, each that does not run beside one that is kept; `along`: the axis on which they run."""
+    kept: list[tuple[DecodedLine, Floats, Floats]] = []
+    for line in sorted(lines, key=lambda one: -float(np.ptp(one.points[:, along]))):
+        order = np.argsort(line.points[:, along], kind="stable")
+        places, levels = line.points[order, along], line.points[order, 1 - along]
+        for other, at, level in kept:
+            if places[-1] < at[0] or places[0] > at[-1]:
+                continue
+            beside = np.abs(levels - np.interp(places, at, level, np.inf, np.inf))
+            if (beside < options.double * min(line.height, other.height)).mean() > DOUBLE:
+                break
+        else:
+            kept.append((line, places, levels))
+    return [line for line, _, _ in kept]
 
 
 def _sampled(coarse: Floats, points: Floats) -> Floats:
