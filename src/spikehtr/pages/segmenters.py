@@ -15,7 +15,7 @@ from spikehtr.pages.found import FoundLayout, FoundLine, FoundRegion, LayoutOpti
 from spikehtr.pages.quarter_turns import as_it_lies, upright_image
 
 NAMES = ("network", "rules", "kraken")
-DEFAULT = "rules"  # what `builtin` stands for
+DEFAULT = "network"  # what `builtin` stands for
 SUFFIX = ".safetensors"
 
 

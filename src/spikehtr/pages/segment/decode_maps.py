@@ -25,7 +25,7 @@ class DecodeOptions:
     """Thresholds, chosen on left-out collections."""
 
     baseline: float = 0.3  # least probability of a crest's pixel
-    cut: float = 0.5  # probability of an end from which a crest is cut there
+    cut: float = 0.8  # probability of an end from which a crest is cut there
     mean: float = 0.5  # least mean probability along a line
     piece: float = 0.25  # heights: shorter pieces of lines are dropped
     shortest: float = 0.6  # heights: shorter lines are dropped; most are what is left beyond the mark of an end
