@@ -16,7 +16,7 @@ from spikehtr.config import Config
 from spikehtr.data.augment import augment, without_ink
 from spikehtr.data.batching import Batch, Indices
 from spikehtr.model.masking import valid_mask
-from spikehtr.model.network import Network, Output
+from spikehtr.model.network import Network, Output, Transcripts
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.losses import Share, spike_htr_loss
@@ -31,6 +31,11 @@ class Prepared(NamedTuple):
     min_lengths: Tensor  # [B], frames that each transcript needs
     targets: Tensor  # [B, U] of labels
     target_lengths: Tensor  # [B]
+
+    def of(self, net: Network) -> tuple[Tensor | Transcripts, ...]:
+        """What the network takes of it."""
+        shown = (self.images, self.widths, self.min_lengths)
+        return (*shown, Transcripts(self.targets, self.target_lengths)) if net.reads_transcripts else shown
 
 
 def prepare(batch: Batch, config: Config) -> Prepared:
@@ -91,7 +96,7 @@ class TrainStep:
 
     def loss(self, given: Prepared, indices: Indices | None = None) -> tuple[Tensor, Tensor]:
         """What is minimised, and the numbers of MEASURED but the last."""
-        out = self.forward(given.images, given.widths, given.min_lengths)
+        out = self.forward(*given.of(self.net))
         part = None if indices is None else self._part(out, indices)
         losses = spike_htr_loss(out, given.targets, given.target_lengths, self.net, self.config.training, part)
         parts = (losses.total, losses.main, losses.aux, losses.kl, out.keep_ratio.mean())
