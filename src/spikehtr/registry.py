@@ -21,6 +21,8 @@ NETWORKS = {  # module and class; imported when they are asked for
     "htr-vt": ("spikehtr.baselines.htr_vt", "HTRVT"),
     "htr-convtext": ("spikehtr.baselines.htr_convtext", "HTRConvText"),
     "kraken": ("spikehtr.baselines.kraken", "Kraken"),
+    "par": ("spikehtr.baselines.par", "PAR"),
+    "dan": ("spikehtr.baselines.dan", "DAN"),
 }
 
 

@@ -20,7 +20,8 @@ ARCHS = (
 )
 LABELS = 7
 # Of the width, where an eighth of it is hardly a network: ReLUs of two channels may all be at rest.
-SCALES = {"gfcn": 1 / 4, "van": 1 / 2, "origaminet": 1 / 16}
+SCALES = {"gfcn": 1 / 4, "van": 1 / 2, "dan": 1 / 4, "origaminet": 1 / 16}
+SPELLING = ("par", "dan")  # character by character, not by CTC
 LONG = ("gfcn", "span", "origaminet", "htr-convtext")  # take seconds to train even so
 
 

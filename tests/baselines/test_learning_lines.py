@@ -28,6 +28,8 @@ CHARSET = Charset.from_texts(WORDS)
         pytest.param("span", False, 2e-3, marks=pytest.mark.slow),
         pytest.param("origaminet", False, 5e-3, marks=pytest.mark.slow),
         pytest.param("htr-convtext", False, 1e-3, marks=pytest.mark.slow),
+        pytest.param("par", False, 5e-4, marks=pytest.mark.slow),
+        pytest.param("dan", False, 2e-3, marks=pytest.mark.slow),
         pytest.param("cnn-blstm", False, 5e-3, marks=pytest.mark.slow),
         ("retsinas", False, 5e-3),
         pytest.param("htr-vt", True, 1e-3, marks=pytest.mark.slow),
@@ -37,6 +39,7 @@ CHARSET = Charset.from_texts(WORDS)
 def test_eight_words_are_learnt(arch, reducer, rate):
     scale = {"gated-crnn": 1.0, "htr-convtext": 0.125}.get(arch, 0.25)
     quiet = {"model__baseline__dropout": 0.0, "model__baseline__mask_ratio": 0.0, "model__baseline__scale": scale}
+    quiet |= {"model__baseline__teacher_noise": 0.0, "model__baseline__label_smoothing": 0.0}
     config = small(arch, reducer=reducer, **quiet)
     images, widths = to_batch([draw_line(word, 32, number) for number, word in enumerate(WORDS)])
     lengths = torch.tensor([len(word) for word in WORDS])

@@ -26,6 +26,8 @@ from spikehtr.training.step import Prepared
         ("htr-vt", 53.5, 4),
         ("htr-convtext", 65.9, 4),
         ("kraken", 4.02, 8),
+        ("par", 54.7, 16),
+        ("dan", 7.6, 8),
     ],
 )
 def test_published_size(arch, millions, stride):

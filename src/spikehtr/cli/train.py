@@ -51,6 +51,8 @@ def train(
                 "htr-vt",
                 "htr-convtext",
                 "kraken",
+                "par",
+                "dan",
             ]
         ],
         typer.Option("--arch", help="The network: Spike-HTR (the default), or a baseline with its own settings."),

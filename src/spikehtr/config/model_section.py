@@ -27,6 +27,7 @@ TOKEN_OPERATORS = {  # of the mixer, by their letters: module and class, importe
     "SR": ("spikehtr.model.recurrence", "SpikingRecurrence"),
 }
 # Of the baselines: pixels a token, and what the height must be a multiple of.
+_AUTOREGRESSIVE = ("par", "dan")  # they spell a line character by character
 _GRIDS = {
     "cnn-blstm": (8, 8),
     "crnn": (4, 4),
@@ -39,6 +40,8 @@ _GRIDS = {
     "htr-vt": (4, 1),
     "htr-convtext": (4, 1),
     "kraken": (8, 8),
+    "par": (16, 32),
+    "dan": (8, 32),
 }
 _LAYOUTS = ("auto", *(f"all-{letters}" for letters in TOKEN_OPERATORS))
 
@@ -268,6 +271,10 @@ class BaselineConfig(Section):
     """HTR-VT, HTR-ConvText: how many neighbouring tokens are masked together."""
     context_weight: NonNegative = 0.2
     """HTR-ConvText: weight of the loss by which each character is told from those around it, in training only."""
+    teacher_noise: BelowOne = 0.0
+    """PAR, DAN: share of the characters before one that training shows as others than they are."""
+    label_smoothing: BelowOne = 0.0
+    """PAR, DAN: how much of a character's probability training gives to all others."""
 
 
 class ModelConfig(Section):
@@ -289,6 +296,8 @@ class ModelConfig(Section):
         "htr-vt",
         "htr-convtext",
         "kraken",
+        "par",
+        "dan",
     ] = "spike-htr"
     """The network: Spike-HTR or a baseline."""
     dim: Count = 768
@@ -323,6 +332,11 @@ class ModelConfig(Section):
         """Pixels a token, before reduction: a line of w pixels has ceil(w / stride) tokens."""
         return 4 if self.arch == "spike-htr" else _GRIDS[self.arch][0]
 
+    @property
+    def character_width(self) -> int:
+        """Pixels that a character takes at least: CTC needs a token for each, other networks have no use for less."""
+        return 4 if self.arch in _AUTOREGRESSIVE else self.stride
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.dim % 4:
@@ -342,4 +356,6 @@ class ModelConfig(Section):
         rows = rows if self.arch == "spike-htr" else _GRIDS[self.arch][1]
         if self.height % rows:
             raise ValueError(f"height must be a multiple of {rows}, the product of the encoder's strides")
+        if self.arch in _AUTOREGRESSIVE and self.reducer.mode != "none":
+            raise ValueError(f"reducer.mode must be none: {self.arch} has no CTC head, whose blanks could be merged")
         return self

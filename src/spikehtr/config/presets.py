@@ -159,6 +159,10 @@ def _baseline(arch: str, height: int, max_width: int, **training: float) -> dict
     }
 
 
+def _with(preset: dict[str, Any], baseline: dict[str, float]) -> dict[str, Any]:
+    return preset | {"model": preset["model"] | {"baseline": baseline}}
+
+
 # Widths keep the paper's canvas, 8 times as wide as high. Training values are the sources' where our loop has them
 # (docs/reference/baselines.md); schedule, averaging and clipping are shared.
 BASELINES: dict[str, dict[str, Any]] = {
@@ -188,6 +192,17 @@ BASELINES: dict[str, dict[str, Any]] = {
     # kraken's defaults for recognition: Adam 1e-3, no weight decay. Its batch of 1 is not for a GPU. It leaves lines as
     # wide as they are, so nearly all of ours.
     "kraken": _baseline("kraken", 120, 1920, batch_size=16, learning_rate=1e-3, weight_decay=0.0),
+    # Kang et al. 2022: label smoothing 0.4. Lines stay as wide as they are. Batch and rate are ours.
+    "par": _with(
+        _baseline("par", 64, 1024, batch_size=16, learning_rate=2e-4),
+        {"label_smoothing": 0.4},
+    ),
+    # Coquenet et al. 2023: Adam 1e-4; a fifth of the characters that the decoder is shown are wrong. Its batch of 1 is
+    # not for a GPU.
+    "dan": _with(
+        _baseline("dan", 64, 1024, batch_size=16, learning_rate=1e-4, weight_decay=0.0),
+        {"teacher_noise": 0.2},
+    ),
 }
 # What a model that is gone on from does not bring along: how it was trained, perhaps for days, on thousands of lines.
 # Batches and rate are those of docs/results/fine-tuning.md.

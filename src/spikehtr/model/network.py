@@ -42,6 +42,7 @@ class Network(nn.Module):
 
     per_label: ClassVar[tuple[str, ...]]  # names of the parameters that have a row for each label
     reads_transcripts: ClassVar[bool] = False  # in training it takes Transcripts too, and gives text_costs
+    autoregressive: ClassVar[bool] = False  # it spells a text, which text_costs judge; otherwise CTC judges its frames
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()

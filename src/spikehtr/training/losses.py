@@ -91,14 +91,19 @@ def spike_htr_loss(
 
     A network without an auxiliary head has 0 for the two terms that need one.
     """
-    main = ctc(out.logits, out.lengths, targets, target_lengths, part)
+    text = None if out.text_costs is None else _mean(out.text_costs, part)
+    if text is not None and net.autoregressive:
+        main, text = text, None
+    else:
+        main = ctc(out.logits, out.lengths, targets, target_lengths, part)
     aux = kl = torch.zeros_like(main)
     if out.aux_logits is not None:
         aux = ctc(out.aux_logits, out.lengths, targets, target_lengths, part)
         kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature, part)
     bypass = bypass_penalty(net)
-    text = _mean(out.text_costs, part) if out.text_costs is not None else torch.zeros_like(main)
-    total = main + text + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
+    total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
+    if text is not None:
+        total = total + text
     if config.firing_penalty:
         total = total + config.firing_penalty * (expected_firing(net) - config.firing_target).clamp(min=0)
     return Losses(total, main, aux, kl, bypass)

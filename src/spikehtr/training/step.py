@@ -46,7 +46,7 @@ def prepare(batch: Batch, config: Config) -> Prepared:
         lengths = batch.target_lengths.masked_fill(chosen, 0)
         batch = batch._replace(images=without_ink(batch.images, batch.widths, chosen), target_lengths=lengths)
     need = ctc_min_length(batch.targets, batch.target_lengths)
-    narrowest = config.model.stride * need
+    narrowest = config.model.character_width * need
     images, widths = augment(batch.lines(), batch.widths, c.augment, None, narrowest, c.max_width)
     return Prepared(images, widths, need, batch.targets, batch.target_lengths)
 
