@@ -37,7 +37,7 @@ CHARSET = Charset.from_texts(WORDS)
     ],
 )
 def test_eight_words_are_learnt(arch, reducer, rate):
-    scale = {"gated-crnn": 1.0, "htr-convtext": 0.125}.get(arch, 0.25)
+    scale = {"gated-crnn": 1.0, "htr-convtext": 0.125, "par": 0.125}.get(arch, 0.25)
     quiet = {"model__baseline__dropout": 0.0, "model__baseline__mask_ratio": 0.0, "model__baseline__scale": scale}
     quiet |= {"model__baseline__teacher_noise": 0.0, "model__baseline__label_smoothing": 0.0}
     config = small(arch, reducer=reducer, **quiet)
