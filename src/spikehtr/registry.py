@@ -11,9 +11,18 @@ from spikehtr.model.network import Network
 NETWORKS = {  # module and class; imported when they are asked for
     "spike-htr": ("spikehtr.model.spike_htr", "SpikeHTR"),
     "cnn-blstm": ("spikehtr.baselines.cnn_blstm", "CNNBLSTM"),
+    "crnn": ("spikehtr.baselines.crnn", "CRNN"),
+    "gated-crnn": ("spikehtr.baselines.gated_crnn", "GatedCRNN"),
     "retsinas": ("spikehtr.baselines.retsinas", "Retsinas"),
+    "gfcn": ("spikehtr.baselines.gfcn", "GFCN"),
+    "van": ("spikehtr.baselines.van", "VAN"),
+    "span": ("spikehtr.baselines.van", "SPAN"),
+    "origaminet": ("spikehtr.baselines.origaminet", "OrigamiNet"),
     "htr-vt": ("spikehtr.baselines.htr_vt", "HTRVT"),
+    "htr-convtext": ("spikehtr.baselines.htr_convtext", "HTRConvText"),
     "kraken": ("spikehtr.baselines.kraken", "Kraken"),
+    "par": ("spikehtr.baselines.par", "PAR"),
+    "dan": ("spikehtr.baselines.dan", "DAN"),
 }
 
 

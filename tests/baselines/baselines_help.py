@@ -5,13 +5,34 @@ import torch
 from spikehtr.config import Config
 from spikehtr.registry import build
 
-ARCHS = ("cnn-blstm", "retsinas", "htr-vt", "kraken")
+ARCHS = (
+    "cnn-blstm",
+    "crnn",
+    "gated-crnn",
+    "retsinas",
+    "gfcn",
+    "van",
+    "span",
+    "origaminet",
+    "htr-vt",
+    "htr-convtext",
+    "kraken",
+)
 LABELS = 7
+# Of the width, where an eighth of it is hardly a network: ReLUs of two channels may all be at rest.
+SCALES = {"gfcn": 1 / 4, "van": 1 / 2, "dan": 1 / 4, "origaminet": 1 / 16}
+SPELLING = ("par", "dan")  # character by character, not by CTC
+LONG = ("gfcn", "span", "origaminet", "htr-convtext")  # take seconds to train even so
 
 
 def small(arch, reducer=False, **overrides):
-    """Its preset at an eighth of the width and a low height; `__` stands for a dot."""
-    changes = {"model.baseline.scale": 1 / 8, "model.height": 32, "data.max_width": 96, "data.workers": 0}
+    """Its preset at a part of the width and a low height; `__` stands for a dot."""
+    changes = {
+        "model.baseline.scale": SCALES.get(arch, 1 / 8),
+        "model.height": 32,
+        "data.max_width": 96,
+        "data.workers": 0,
+    }
     if reducer:
         changes |= {"model.reducer.mode": "keep-and-merge", "training.aux_weight": 0.2}
     changes |= {key.replace("__", "."): value for key, value in overrides.items()}

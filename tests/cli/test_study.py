@@ -315,7 +315,6 @@ def test_dry_run(lines, tmp_path):
     done = run("study", "main", "-d", lines, "-o", tmp_path / "s", "--budget", 5, "--seeds", 2, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "5.0" in done.stdout
-    assert "not reproduced: this network is not here" in done.stdout
     assert "ask for it with --only base-t2" in done.stdout
     assert list(tmp_path.iterdir()) == []
     done = run(*command("ann-control", lines, tmp_path / "s", "--dry-run"))
@@ -335,7 +334,7 @@ def test_dry_run(lines, tmp_path):
         (["scale", "-o", "s", "-d", "nowhere", "-p", "tiny"], "leave --preset out"),
         (["mixer", "-o", "s", "-d", "nowhere", "-s", "model.timestep=1"], "did you mean 'model.timesteps'"),
         (["mixer", "-o", "s", "-d", "nowhere", "-p", "tinny"], "did you mean 'tiny'"),
-        (["main", "-o", "s", "-d", "nowhere", "--only", "dan"], "no variant of main can run here"),
+        (["main", "-o", "s", "-d", "nowhere", "--protocol", "none.yaml"], "none.yaml"),
     ],
 )
 def test_wrong_use_is_explained(args, says, tmp_path):

@@ -85,7 +85,8 @@ def small(arch: str, reducer: bool = False) -> Loaded:
     torch.manual_seed(0)
     net = build(config.model, len(CHARSET)).eval()
     with torch.no_grad():
-        net.head.weight *= 200  # type: ignore[operator, union-attr]  # so that not all frames are the same
+        name = next(name for name in net.per_label if name.startswith("head"))
+        net.get_parameter(name).mul_(200)  # so that not all frames are the same
     return Loaded(net, config, CHARSET, {})
 
 
@@ -101,6 +102,13 @@ SLOW = pytest.mark.slow  # a minute to trace each
         pytest.param("retsinas", False, "onnx", marks=SLOW),
         pytest.param("htr-vt", False, "onnx", marks=SLOW),
         pytest.param("htr-vt", False, "torch", marks=SLOW),
+        pytest.param("crnn", False, "onnx", marks=SLOW),
+        pytest.param("gated-crnn", False, "onnx", marks=SLOW),
+        pytest.param("gfcn", False, "onnx", marks=SLOW),
+        pytest.param("van", False, "onnx", marks=SLOW),
+        pytest.param("van", True, "torch", marks=SLOW),
+        pytest.param("origaminet", False, "onnx", marks=SLOW),
+        pytest.param("htr-convtext", False, "onnx", marks=SLOW),
     ],
 )
 def test_a_baselines_file_reads_what_the_network_reads(arch: str, reducer: bool, kind: str, tmp_path: Path) -> None:

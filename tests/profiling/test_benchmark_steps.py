@@ -55,6 +55,18 @@ def test_an_inference_step_reads_the_batch_and_changes_nothing(monkeypatch):
     assert read == [(step.batch.images, step.batch.widths)]
 
 
+@pytest.mark.parametrize("arch", ["dan", "htr-convtext"])
+def test_networks_that_read_transcripts_are_served(arch):
+    config = Config.preset(arch).with_overrides({"model.baseline.scale": 0.1, "model.height": 32})
+    for train in (True, False):
+        step = Step(Case(arch, config, train, batch_size=2, width=64), CPU)
+        step()
+        given = (*step.inputs(), train)
+        counted = step_roofline(step.network(), *given, half=False, transcripts=step.transcripts())
+        assert counted.flops > 0
+        assert {"Lookup", "Attention"} & {op.kind for op in counted.ops}
+
+
 @pytest.mark.parametrize("arch", ["htr-vt", "retsinas", "kraken", "cnn-blstm"])
 def test_baselines_are_served(arch):
     config = Config.preset(arch).with_overrides({"model.baseline.scale": 0.05, "model.height": 32})

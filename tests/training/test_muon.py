@@ -122,7 +122,10 @@ def test_what_gets_no_gradient_stays():
     assert not torch.equal(learning, torch.ones(16, 16))
 
 
-@pytest.mark.parametrize("preset", ["swift", "tiny", "retsinas", "htr-vt", "cnn-blstm", "kraken"])
+@pytest.mark.parametrize(
+    "preset",
+    ["swift", "tiny", "retsinas", "htr-vt", "cnn-blstm", "kraken", "span", "origaminet", "htr-convtext", "dan"],
+)
 def test_matrices_are_most_of_a_network_but_not_its_tables(preset):
     with torch.device("meta"):
         net = build(Config.preset(preset).model, 90)

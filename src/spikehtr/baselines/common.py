@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from spikehtr.config import ModelConfig
 from spikehtr.model.masking import column_mask, valid_mask
-from spikehtr.model.network import Network, Output
+from spikehtr.model.network import Network, Output, Transcripts
 from spikehtr.model.reducer import CTCLengthReducer
 
 
@@ -38,6 +39,10 @@ class Columns:
             self._masks[factor] = self._mask(factor, x.shape[-1])
         return x * self._masks[factor]
 
+    def widths_at(self, size: int) -> Tensor:
+        """[B], the lines' own columns in a map that is `size` wide."""
+        return -(-self.widths // (self.canvas // size))
+
     def _mask(self, factor: int, size: int) -> Tensor:
         return column_mask(-(-self.widths // factor), size)
 
@@ -50,7 +55,8 @@ class Baseline(Network, ABC):
     a head keeps it without reducer too.
     """
 
-    per_label = ("head.weight", "head.bias", "shortcut.conv.weight", "shortcut.conv.bias")
+    per_label: ClassVar[tuple[str, ...]] = ("head.weight", "head.bias", "shortcut.conv.weight", "shortcut.conv.bias")
+    full_precision: ClassVar[bool] = False  # whether bf16 would change what it says: then autocast is switched off
     shortcut: Shortcut | None
     head: nn.Linear
 
@@ -71,21 +77,42 @@ class Baseline(Network, ABC):
         return self.config.reducer.mode != "none"
 
     def forward(
-        self, images: Tensor, widths: Tensor | Sequence[int] | None = None, min_lengths: Tensor | None = None
+        self,
+        images: Tensor,
+        widths: Tensor | Sequence[int] | None = None,
+        min_lengths: Tensor | None = None,
+        transcripts: Transcripts | None = None,
     ) -> Output:
-        """`min_lengths` [B]: frames each transcript needs (`ctc_min_length`); give it in training."""
+        """`min_lengths` [B]: frames each transcript needs (`ctc_min_length`); give it in training, and `transcripts`
+        to a network that reads them."""
         full = widths is None and images.shape[-1] % self.stride == 0
         images, widths = self.prepare(images, widths)
         whole = -(-widths // self.stride)  # [B], tokens of each line
         own = Columns(widths, images.shape[-1], full)
-        tokens = self.features(own(1 - images), own)  # [B, L0, d]
+        with self.precision(images.device):
+            return self.pass_over(own(1 - images), own, whole, min_lengths, transcripts)
+
+    def pass_over(
+        self, ink: Tensor, own: Columns, whole: Tensor, min_lengths: Tensor | None, transcripts: Transcripts | None
+    ) -> Output:
+        """`forward` from ink [B, C, H, n stride] and the number of each line's tokens [B]."""
+        tokens = self.features(ink, own)  # [B, L0, d]
         if self.reduces:
             tokens, lengths, spans = self.reduce(tokens, whole, min_lengths)
         else:
             lengths, spans = whole, one_each(whole, tokens.shape[1])
-        logits = self.read(tokens, lengths)
+        logits, costs = self.read_and_judge(tokens, lengths, transcripts)
         aux_logits = self.shortcut(tokens) if self.shortcut is not None else None
-        return Output(logits, lengths, aux_logits, spans, lengths / whole)
+        return Output(logits, lengths, aux_logits, spans, lengths / whole, costs)
+
+    def read_and_judge(
+        self, tokens: Tensor, lengths: Tensor, transcripts: Transcripts | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """`read`, and `text_costs` of a network that reads transcripts."""
+        return self.read(tokens, lengths), None
+
+    def precision(self, device: torch.device) -> AbstractContextManager[object]:
+        return torch.autocast(device.type, enabled=False) if self.full_precision else nullcontext()
 
     def reduce(self, tokens: Tensor, whole: Tensor, min_lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Preview, keep and merge: [B, L0, d], [B] -> tokens [B, L, d], lengths [B], spans [B, L, 2]."""

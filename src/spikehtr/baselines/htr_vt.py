@@ -46,10 +46,10 @@ class HTRVT(Baseline):
     def features(self, ink: Tensor, own: Columns) -> Tensor:
         x = line_norm(ink, column_mask(own.widths, own.canvas))  # [B, C, H, W]
         x = F.relu(own(self.stem_norm(self.stem(x))))  # [B, d/4, H/2, W]
-        x = own(_halve_rows(x))
+        x = own(halve_rows(x))
         for block in self.blocks:
             x = block(x, own)  # at last [B, d, H/32, W/4]
-        tokens = own(_halve_rows(x)).amax(2).transpose(1, 2)  # one row is left at a height of 64: [B, L0, d]
+        tokens = own(halve_rows(x)).amax(2).transpose(1, 2)  # one row is left at a height of 64: [B, L0, d]
         lengths = -(-own.widths // self.stride)
         if self.training:
             c = self.config.baseline
@@ -68,10 +68,10 @@ class HTRVT(Baseline):
 class TransformerLayer(nn.Module):
     """A pre-norm transformer layer: [B, L, d], inside [B, L] -> [B, L, d]"""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, heads: int = _HEADS) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=_EPS)
-        self.attention = Attention(dim)
+        self.attention = Attention(dim, heads)
         self.norm2 = nn.LayerNorm(dim, eps=_EPS)
         self.mlp = nn.Sequential(nn.Linear(dim, _MLP_RATIO * dim), nn.GELU(), nn.Linear(_MLP_RATIO * dim, dim))
 
@@ -84,19 +84,26 @@ class TransformerLayer(nn.Module):
 class Attention(nn.Module):
     """Self-attention over a line's own tokens: [B, L, d], inside [B, L] -> [B, L, d]"""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, heads: int = _HEADS, dropout: float = 0.0) -> None:
         super().__init__()
+        self.heads, self.dropout = heads, dropout
         self.qkv = nn.Linear(dim, 3 * dim)
         self.out = nn.Linear(dim, dim)
 
     def forward(self, z: Tensor, inside: Tensor) -> Tensor:
-        q, k, v = self.qkv(z).unflatten(-1, (3, _HEADS, -1)).permute(2, 0, 3, 1, 4)  # each [B, heads, L, d/heads]
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=inside[:, None, None, :])
+        q, k, v = self.qkv(z).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each [B, heads, L, d/heads]
+        bias = self.bias(inside)
+        bias = bias if bias.dtype == torch.bool else bias.to(q.dtype)
+        mixed = F.scaled_dot_product_attention(q, k, v, bias, dropout_p=self.dropout if self.training else 0.0)
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return out
 
+    def bias(self, inside: Tensor) -> Tensor:
+        """Which tokens are seen, as True or as what is added: [B, 1 or heads, 1 or L, L]"""
+        return inside[:, None, None, :]
 
-def _halve_rows(x: Tensor) -> Tensor:
+
+def halve_rows(x: Tensor) -> Tensor:
     return F.max_pool2d(x, 3, (2, 1), padding=1)
 
 

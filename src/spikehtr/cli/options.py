@@ -22,7 +22,7 @@ Preset = Annotated[
         "--preset",
         "-p",
         help="Start from a tier: tiny, small, medium, base (the default), swift or fine; or from a baseline: "
-        "cnn-blstm, retsinas, htr-vt, kraken.",
+        "cnn-blstm, crnn, gated-crnn, retsinas, gfcn, van, span, origaminet, htr-vt, htr-convtext, kraken, par, dan.",
     ),
 ]
 ConfigFile = Annotated[

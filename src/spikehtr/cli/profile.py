@@ -84,7 +84,7 @@ def profile(
     With --counts: parameters and multiply-accumulates of the built network. Eligible share: the part of all
     multiply-accumulates whose input is made of spikes (whole numbers 0 to 16, at least half of them 0), so that
     event-driven hardware could skip the zeros; as configured, and with the membrane shortcut off. A baseline
-    (-p cnn-blstm, retsinas, htr-vt, kraken) has parameters and multiply-accumulates only.
+    (-p cnn-blstm, htr-vt and others) has parameters and multiply-accumulates only.
     """
     if model is not None:
         if given_options(ctx, "counts", "preset", "file", "width", "ratio"):

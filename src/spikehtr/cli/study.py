@@ -24,11 +24,16 @@ def study(
         str,
         typer.Argument(
             metavar="NAME",
-            help="t-sweep, scale, inkcoder, reduction, encoder, mixer, ann-control, main, fine-tuning; "
+            help="t-sweep, scale, inkcoder, reduction, encoder, mixer, ann-control, main, fine-tuning, ann-reduction; "
             "or an overlay's .yaml file.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the study: runs, tables, plot, report.")],
+    output: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--output", "-o", help="Folder of the study: runs, tables, plot, report; by default studies/NAME."
+        ),
+    ] = None,
     data: Annotated[
         Optional[list[str]], typer.Option("--data", "-d", help="Lines of any format. Repeatable: one table each.")
     ] = None,
@@ -36,7 +41,18 @@ def study(
         Optional[float], typer.Option("--budget", min=0.01, help="Minutes of training, each run.")
     ] = None,
     epochs: Annotated[Optional[int], typer.Option("--epochs", min=1, help="Epochs of training, each run.")] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each variant, with seeds of their own.")] = 1,
+    seeds: Annotated[
+        Optional[int],
+        typer.Option("--seeds", min=1, help="Runs of each variant, with seeds of their own; 1, or the protocol's."),
+    ] = None,
+    protocol: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--protocol",
+            metavar="FILE",
+            help="A .yaml file of epochs, seeds and settings of the variants, in place of the study's own protocol.",
+        ),
+    ] = None,
     preset: Annotated[
         Optional[str],
         typer.Option(
@@ -87,11 +103,14 @@ def study(
     may grow. Each run's folder is what `train` writes, with validation/ and test/ as `evaluate` writes them.
     """
     from spikehtr.studies.archive import check_target, holds_kept
-    from spikehtr.studies.study_overlay import load_study
+    from spikehtr.studies.study_overlay import load_study, with_protocol
     from spikehtr.studies.study_page import render
     from spikehtr.studies.study_plan import StudyPlan, name_data
 
     chosen = load_study(name)
+    if protocol is not None:
+        chosen = with_protocol(chosen, protocol)
+    output = output or Path("studies") / chosen.name
     if only_render:
         useful = ("name", "--output", "--render", "--keep")
         if unused := [option for option in given_options(ctx) if option not in useful]:
@@ -110,9 +129,12 @@ def study(
         raise SpikeHTRError("say what to train on: --data")
     if budget and epochs:
         raise SpikeHTRError("--budget and --epochs both end a run: give one of them")
+    if chosen.protocol:
+        epochs = epochs or (None if budget else chosen.protocol.epochs)
+        seeds = seeds or chosen.protocol.seeds
     names = tuple(part.strip() for part in (only or "").split(",") if part.strip())
     command = tuple(sys.argv[1:])
-    given = (tuple(overrides or ()), budget, epochs, seeds, names, allow_unknown, command, start)
+    given = (tuple(overrides or ()), budget, epochs, seeds or 1, names, allow_unknown, command, start)
     plan = StudyPlan(chosen, output, name_data(data), preset, *given)
     tasks = plan.tasks()
     if not tasks:

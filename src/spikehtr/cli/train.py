@@ -37,7 +37,24 @@ def train(
     file: options.ConfigFile = None,
     overrides: options.Overrides = None,
     arch: Annotated[
-        Optional[Literal["spike-htr", "cnn-blstm", "retsinas", "htr-vt", "kraken"]],
+        Optional[
+            Literal[
+                "spike-htr",
+                "cnn-blstm",
+                "crnn",
+                "gated-crnn",
+                "retsinas",
+                "gfcn",
+                "van",
+                "span",
+                "origaminet",
+                "htr-vt",
+                "htr-convtext",
+                "kraken",
+                "par",
+                "dan",
+            ]
+        ],
         typer.Option("--arch", help="The network: Spike-HTR (the default), or a baseline with its own settings."),
     ] = None,
     reducer: Annotated[

@@ -26,6 +26,23 @@ TOKEN_OPERATORS = {  # of the mixer, by their letters: module and class, importe
     "LK": ("spikehtr.model.mixer", "LargeKernel"),
     "SR": ("spikehtr.model.recurrence", "SpikingRecurrence"),
 }
+# Of the baselines: pixels a token, and what the height must be a multiple of.
+_AUTOREGRESSIVE = ("par", "dan")  # they spell a line character by character
+_GRIDS = {
+    "cnn-blstm": (8, 8),
+    "crnn": (4, 4),
+    "gated-crnn": (4, 32),
+    "retsinas": (8, 16),
+    "gfcn": (4, 32),
+    "van": (8, 32),
+    "span": (8, 32),
+    "origaminet": (4, 4),
+    "htr-vt": (4, 1),
+    "htr-convtext": (4, 1),
+    "kraken": (8, 8),
+    "par": (16, 32),
+    "dan": (8, 32),
+}
 _LAYOUTS = ("auto", *(f"all-{letters}" for letters in TOKEN_OPERATORS))
 
 
@@ -249,9 +266,15 @@ class BaselineConfig(Section):
     dropout: Fraction = 1.0
     """Share of the published dropout rates; 0 switches dropout off."""
     mask_ratio: BelowOne = 0.4
-    """HTR-VT: share of the tokens that is masked in training."""
+    """HTR-VT, HTR-ConvText: share of the tokens that is masked in training."""
     mask_span: Count = 8
-    """HTR-VT: how many neighbouring tokens are masked together."""
+    """HTR-VT, HTR-ConvText: how many neighbouring tokens are masked together."""
+    context_weight: NonNegative = 0.2
+    """HTR-ConvText: weight of the loss by which each character is told from those around it, in training only."""
+    teacher_noise: BelowOne = 0.0
+    """PAR, DAN: share of the characters before one that training shows as others than they are."""
+    label_smoothing: BelowOne = 0.0
+    """PAR, DAN: how much of a character's probability training gives to all others."""
 
 
 class ModelConfig(Section):
@@ -260,7 +283,22 @@ class ModelConfig(Section):
     A baseline (`arch`) reads in_channels, height, max_width, reducer and baseline; the rest is Spike-HTR's own.
     """
 
-    arch: Literal["spike-htr", "cnn-blstm", "retsinas", "htr-vt", "kraken"] = "spike-htr"
+    arch: Literal[
+        "spike-htr",
+        "cnn-blstm",
+        "crnn",
+        "gated-crnn",
+        "retsinas",
+        "gfcn",
+        "van",
+        "span",
+        "origaminet",
+        "htr-vt",
+        "htr-convtext",
+        "kraken",
+        "par",
+        "dan",
+    ] = "spike-htr"
     """The network: Spike-HTR or a baseline."""
     dim: Count = 768
     """Width d of the mixer; the 2D stages are d/4, d/2 and d wide unless encoder.channels says otherwise."""
@@ -292,7 +330,12 @@ class ModelConfig(Section):
     @property
     def stride(self) -> int:
         """Pixels a token, before reduction: a line of w pixels has ceil(w / stride) tokens."""
-        return 4 if self.arch in ("spike-htr", "htr-vt") else 8
+        return 4 if self.arch == "spike-htr" else _GRIDS[self.arch][0]
+
+    @property
+    def character_width(self) -> int:
+        """Pixels that a character takes at least: CTC needs a token for each, other networks have no use for less."""
+        return 4 if self.arch in _AUTOREGRESSIVE else self.stride
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -310,7 +353,9 @@ class ModelConfig(Section):
             if round(ratio * width) < 1:
                 raise ValueError(f"{name} {ratio} leaves no channel of {width}")
         rows = math.prod(stride[0] for stride in (self.encoder.stem_stride, *self.encoder.strides))
-        rows = {"cnn-blstm": 8, "retsinas": 16, "htr-vt": 1, "kraken": 8}.get(self.arch, rows)
+        rows = rows if self.arch == "spike-htr" else _GRIDS[self.arch][1]
         if self.height % rows:
             raise ValueError(f"height must be a multiple of {rows}, the product of the encoder's strides")
+        if self.arch in _AUTOREGRESSIVE and self.reducer.mode != "none":
+            raise ValueError(f"reducer.mode must be none: {self.arch} has no CTC head, whose blanks could be merged")
         return self

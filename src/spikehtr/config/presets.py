@@ -159,21 +159,50 @@ def _baseline(arch: str, height: int, max_width: int, **training: float) -> dict
     }
 
 
+def _with(preset: dict[str, Any], baseline: dict[str, float]) -> dict[str, Any]:
+    return preset | {"model": preset["model"] | {"baseline": baseline}}
+
+
 # Widths keep the paper's canvas, 8 times as wide as high. Training values are the sources' where our loop has them
 # (docs/reference/baselines.md); schedule, averaging and clipping are shared.
 BASELINES: dict[str, dict[str, Any]] = {
     # Puigcerver 2017, experimental setup: batches of 16, learning rate 3e-4 (with RMSProp).
     "cnn-blstm": _baseline("cnn-blstm", 128, 1024, batch_size=16, learning_rate=3e-4),
+    # The units of this CRNN are a reading, and so is how it is trained: as CNN+BLSTM.
+    "crnn": _baseline("crnn", 60, 960, batch_size=16, learning_rate=3e-4),
+    # Bluche and Messina 2017: 4e-4 (with RMSProp). The batch is ours.
+    "gated-crnn": _baseline("gated-crnn", 128, 1024, batch_size=16, learning_rate=4e-4),
     # Retsinas et al. 2022, training details: 240 epochs, learning rate 1e-3, 0.1 times the shortcut's loss. Batch size
     # and weight decay are their code's.
     "retsinas": _baseline(
         "retsinas", 128, 1024, batch_size=16, learning_rate=1e-3, weight_decay=5e-5, epochs=240, aux_weight=0.1
     ),
+    # Coquenet et al. 2020: Adam 1e-4, 1,000 epochs. Its batch of 2 is not for a GPU. Lines stay as wide as they are.
+    "gfcn": _baseline("gfcn", 64, 1024, batch_size=16, learning_rate=1e-4, weight_decay=0.0, epochs=1000),
+    # Coquenet et al. 2023 and 2021: Adam 1e-4, batches of 16, up to 5,000 epochs in two days. Lines are as wide as they
+    # are at 150 dots an inch, where they are about 64 pixels high.
+    "van": _baseline("van", 64, 1024, batch_size=16, learning_rate=1e-4, weight_decay=0.0),
+    "span": _baseline("span", 64, 1024, batch_size=16, learning_rate=1e-4, weight_decay=0.0),
+    # Yousef and Bishop 2020, iam_ln: batches of 8, Adam 0.02, averaged weights.
+    "origaminet": _baseline("origaminet", 32, 600, batch_size=8, learning_rate=0.02, weight_decay=0.0),
     # Li et al. 2025, implementation details: batches of 128, 1e-3, weight decay 0.5, averaged weights with 0.9999.
     "htr-vt": _baseline("htr-vt", 64, 512, batch_size=128, learning_rate=1e-3, weight_decay=0.5, ema_decay=0.9999),
+    # Truc et al. 2025: batches of 32 to 64, 1e-3, weight decay 0.05, averaged weights with 0.9999.
+    "htr-convtext": _baseline("htr-convtext", 64, 512, batch_size=64, learning_rate=1e-3, ema_decay=0.9999),
     # kraken's defaults for recognition: Adam 1e-3, no weight decay. Its batch of 1 is not for a GPU. It leaves lines as
     # wide as they are, so nearly all of ours.
     "kraken": _baseline("kraken", 120, 1920, batch_size=16, learning_rate=1e-3, weight_decay=0.0),
+    # Kang et al. 2022: label smoothing 0.4. Lines stay as wide as they are. Batch and rate are ours.
+    "par": _with(
+        _baseline("par", 64, 1024, batch_size=16, learning_rate=2e-4),
+        {"label_smoothing": 0.4},
+    ),
+    # Coquenet et al. 2023: Adam 1e-4; a fifth of the characters that the decoder is shown are wrong. Its batch of 1 is
+    # not for a GPU.
+    "dan": _with(
+        _baseline("dan", 64, 1024, batch_size=16, learning_rate=1e-4, weight_decay=0.0),
+        {"teacher_noise": 0.2},
+    ),
 }
 # What a model that is gone on from does not bring along: how it was trained, perhaps for days, on thousands of lines.
 # Batches and rate are those of docs/results/fine-tuning.md.

@@ -183,7 +183,7 @@ def frames_needed(text: str) -> int:
 def _check_line(facts: Facts, config: Config, report: ImportReport) -> None:
     need = frames_needed(facts.text)
     width = min(facts.width, config.data.max_width)
-    stride = config.model.stride  # pixels a frame
+    stride = config.model.character_width  # pixels a frame
     squeezed = int(width * (1 - config.data.augment.stretch))
     detail = f"{len(facts.text)} characters need {need} frames"
     if -(-width // stride) < need:

@@ -68,6 +68,8 @@ class TracedNetwork(nn.Module):
 def trace(net: Network, channels: int = 1) -> ExportedProgram:
     """The `TracedNetwork` as a torch.export program, for any number of lines and any width that is whole tokens."""
     c = net.config
+    if net.autoregressive:
+        raise SpikeHTRError(f"{c.arch} spells a line character by character, and a graph is of one pass: no export")
     dtype = next(net.parameters()).dtype
     images = torch.rand(2, channels, c.height, 16 * net.stride, dtype=dtype)
     widths = torch.tensor([16, 10]) * net.stride

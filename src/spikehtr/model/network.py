@@ -23,6 +23,14 @@ class Output(NamedTuple):
     aux_logits: Tensor | None  # [B, L, V], a head on the tokens before the sequence part; None where there is none
     spans: Tensor  # [B, L, 2], first and one-past-last token position (of ceil(width / stride)) that a frame covers
     keep_ratio: Tensor  # [B], l_b / L0
+    text_costs: Tensor | None = None  # [B], of a part that was shown the transcripts: its mean loss a character
+
+
+class Transcripts(NamedTuple):
+    """What training shows a network that learns from more than CTC's sum over alignments."""
+
+    labels: Tensor  # [B, U]
+    lengths: Tensor  # [B]
 
 
 class Network(nn.Module):
@@ -33,6 +41,8 @@ class Network(nn.Module):
     """
 
     per_label: ClassVar[tuple[str, ...]]  # names of the parameters that have a row for each label
+    reads_transcripts: ClassVar[bool] = False  # in training it takes Transcripts too, and gives text_costs
+    autoregressive: ClassVar[bool] = False  # it spells a text, which text_costs judge; otherwise CTC judges its frames
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()

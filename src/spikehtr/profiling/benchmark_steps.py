@@ -20,7 +20,7 @@ from torch import Tensor
 from spikehtr import ops
 from spikehtr.config import Config
 from spikehtr.data.batching import Batch
-from spikehtr.model.network import Network
+from spikehtr.model.network import Network, Transcripts
 from spikehtr.readers import make_reader, uses_bf16
 from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
@@ -115,6 +115,13 @@ class Step:
         """What the network is given: images, widths and, in training, the frames each transcript needs."""
         batch, config = self.batch.to(self.device), self.case.config
         return prepare(batch, config)[:3] if self.case.train else (batch.lines(), batch.widths, None)
+
+    def transcripts(self) -> Transcripts | None:
+        """What a network that reads transcripts is given beside them in training."""
+        if not (self.case.train and self.network().reads_transcripts):
+            return None
+        batch = self.batch.to(self.device)
+        return Transcripts(batch.targets, batch.target_lengths)
 
     def forget(self) -> None:
         """Free what the steps so far have left behind, and what a failed one held."""

@@ -46,7 +46,7 @@ from spikehtr.model.encoder import ConvMix2d, DownMix, DualResolutionFusion, Hei
 from spikehtr.model.entry import Entry
 from spikehtr.model.masking import MaskedGroupNorm, TokenNorm
 from spikehtr.model.mixer import MatchedMean, MixerBlock
-from spikehtr.model.network import Network
+from spikehtr.model.network import Network, Transcripts
 from spikehtr.model.watching import watch
 from spikehtr.profiling.watched_layers import PRODUCTS, layer_macs, watched_layers
 from spikehtr.training.muon import matrices_of
@@ -190,6 +190,7 @@ def step_roofline(
     train: bool,
     half: bool,
     muon: bool = False,
+    transcripts: Transcripts | None = None,
 ) -> Roofline:
     """The operations of a step on this very batch, by the reference operators.
 
@@ -201,8 +202,9 @@ def step_roofline(
     with counted_ops(net, 2 if half else 4) as table, torch.random.fork_rng(devices=cuda):
         for lines in torch.arange(len(images), device=device).split(_CHUNK):
             need = None if min_lengths is None else min_lengths[lines]
+            text = () if transcripts is None else (Transcripts(*(value[lines] for value in transcripts)),)
             with torch.set_grad_enabled(train), torch.autocast(device.type, torch.bfloat16, enabled=half):
-                net(images[lines], widths[lines], need)
+                net(images[lines], widths[lines], need, *text)
             table.calls.clear()
     net.train(was_training)
     ops = table.ops()

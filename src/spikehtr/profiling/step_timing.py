@@ -152,8 +152,9 @@ def run_case(
     kernels = profile_step(step, last) if profile and bursts[last] else []
     step.forget()
     images, widths, need = step.inputs()
+    text = step.transcripts()
     muon = case.config.training.optimizer == "muon"
-    counted = step_roofline(step.network(), images, widths, need, case.train, step.half, muon)
+    counted = step_roofline(step.network(), images, widths, need, case.train, step.half, muon, text)
     step.forget()
     seconds = counted.seconds(ceilings)
     return CaseTiming(case, paths, seconds, counted.moved, counted.flops, images.shape[-1], kernels)

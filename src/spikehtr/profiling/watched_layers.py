@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spikehtr.baselines.autoregressive import Lookup
 from spikehtr.baselines.htr_vt import Attention
 from spikehtr.model.encoder import DepthwiseConv2d
 from spikehtr.model.masking import shrink
@@ -17,7 +18,7 @@ from spikehtr.model.mixer import MatchedMean, TokenConv
 from spikehtr.model.reducer import Reduction
 from spikehtr.model.spike_htr import SpikeHTR
 
-PRODUCTS = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.LSTM, MatchedMean, Attention)
+PRODUCTS = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.LSTM, MatchedMean, Attention, Lookup)
 LayerHook = Callable[[str, nn.Module, tuple[Any, ...], Any], None]  # name, module, inputs, output
 
 
@@ -103,6 +104,8 @@ def layer_macs(module: nn.Module, x: Tensor, y: Tensor) -> int:
         return x.shape[:-1].numel() * weights
     if isinstance(module, Attention):  # q k^T and its product with v; its linear maps are counted by themselves
         return 2 * x.shape[0] * x.shape[1] ** 2 * x.shape[2]
+    if isinstance(module, Lookup):  # every query meets every key, and every value
+        return 2 * y.numel() * x.shape[2]
     return 0
 
 

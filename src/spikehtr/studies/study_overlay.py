@@ -58,6 +58,16 @@ class Pair(Part):
     others: tuple[str, ...] = Field(alias="with")
 
 
+class Protocol(Part):
+    """How every run of a study is made, where the command line does not say so: anyone can then make a row again."""
+
+    epochs: int = Field(ge=1)
+    seeds: int = Field(default=1, ge=1)
+    chooses: Literal["validation CER"] = "validation CER"  # of which epoch the weights are kept; test lines never do
+    set: dict[str, Any] = {}  # for every variant, after the study's own
+    variants: dict[str, dict[str, Any]] = {}  # by name: rate, batch, canvas; they have the last word
+
+
 class Study(Part):
     name: str
     title: str
@@ -69,6 +79,7 @@ class Study(Part):
     reference: str | None = None  # the row that every other is compared with
     compare: tuple[tuple[str, str], ...] = ()
     pair: Pair | None = None
+    protocol: Protocol | None = None
     axis: str = ""  # what grows from variant to variant: error rates are drawn as curves over it
     variants: tuple[Variant, ...]
 
@@ -81,6 +92,7 @@ class Study(Part):
             raise ValueError("two variants have one name")
         named = {name for pair in self.compare for name in pair} | {self.reference or names[0]}
         named |= set(self.pair.each + self.pair.others) if self.pair else set()
+        named |= set(self.protocol.variants) if self.protocol else set()
         if unknown := named - set(names):
             raise ValueError(f"no variant is called {', '.join(sorted(unknown))}")
         for v in self.variants:
@@ -132,8 +144,8 @@ class Study(Part):
         seed: int = 0,
         model: Config | None = None,
     ) -> Config:
-        """Preset (or the settings of the user's model), then what the study, the user and the variant set, in this
-        order: the variant has the last word."""
+        """Preset (or the settings of the user's model), then what the study, its protocol, the user and the variant
+        set, in this order, and what the protocol says of the variant: that has the last word."""
         if preset and all(v.preset or v.why for v in self.variants):
             raise SpikeHTRError(f"the variants of {self.name} have presets of their own: leave --preset out")
         named = variant.preset or preset or self.preset
@@ -142,7 +154,9 @@ class Study(Part):
                 f"{self.name}: variant {variant.name} has no preset: give one by --preset, or as `preset:` in the file"
             )
         config = model or Config.preset(named or "base")
-        config = config.with_overrides(self.set).with_overrides(overrides).with_overrides(variant.set)
+        protocol = self.protocol or Protocol(epochs=config.training.epochs)
+        config = config.with_overrides(self.set | protocol.set).with_overrides(overrides)
+        config = config.with_overrides(variant.set | protocol.variants.get(variant.name, {}))
         changes: dict[str, Any] = {"training.seed": config.training.seed + seed}
         if epochs is not None:
             changes["training.epochs"] = epochs
@@ -151,6 +165,15 @@ class Study(Part):
 
 def study_names() -> list[str]:
     return sorted(path.stem for path in OVERLAYS.glob("*.yaml"))
+
+
+def with_protocol(study: Study, path: Path) -> Study:
+    """The study with the protocol of a file in its own's place."""
+    try:
+        protocol = Protocol.model_validate(load_yaml(path))
+        return Study.model_validate(study.model_dump(by_alias=True) | {"protocol": protocol.model_dump()})
+    except ValidationError as error:
+        raise SpikeHTRError(f"{path}: {_first_fault(error)}") from None
 
 
 def load_study(name: str) -> Study:
@@ -164,7 +187,11 @@ def load_study(name: str) -> Study:
     try:
         return Study.model_validate({"name": path.stem, **load_yaml(path)})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        said = first["msg"].removeprefix("Value error, ")
-        raise SpikeHTRError(f"{path}: {where + ': ' if where else ''}{said}") from None
+        raise SpikeHTRError(f"{path}: {_first_fault(error)}") from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{where + ': ' if where else ''}{said}"

@@ -148,7 +148,7 @@ def _charset(
 
 def _spellable(store: LineStore, rows: Indices, config: Config, remarks: list[str]) -> Indices:
     """The rows whose width gives CTC enough frames for their text."""
-    frames = -(-np.minimum(store.widths[rows], config.data.max_width) // config.model.stride)
+    frames = -(-np.minimum(store.widths[rows], config.data.max_width) // config.model.character_width)
     needed = np.array([frames_needed(normalise(store.text(int(row)))) for row in rows], dtype=np.int64)
     narrow = frames < needed
     if narrow.any():

@@ -46,6 +46,11 @@ def ctc(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor
     with torch.autocast(logits.device.type, enabled=False):
         costs = ops.ctc_costs(log_probs, lengths, targets, target_lengths)  # [B]
     costs = costs / torch.where(target_lengths > 0, target_lengths, lengths.clamp(min=1))
+    return _mean(costs, part)
+
+
+def _mean(costs: Tensor, part: Share | None) -> Tensor:
+    """Over the batch's lines: [B] -> scalar"""
     return costs.mean() if part is None else (costs * part.own).sum() / part.lines
 
 
@@ -81,17 +86,24 @@ def spike_htr_loss(
     config: TrainingConfig,
     part: Share | None = None,
 ) -> Losses:
-    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalties on alpha and firing).
+    """What training minimises: main + 0.2 aux + 0.05 KL (+ penalties on alpha and firing, + what a part that was shown
+    the transcripts costs).
 
     A network without an auxiliary head has 0 for the two terms that need one.
     """
-    main = ctc(out.logits, out.lengths, targets, target_lengths, part)
+    text = None if out.text_costs is None else _mean(out.text_costs, part)
+    if text is not None and net.autoregressive:
+        main, text = text, None
+    else:
+        main = ctc(out.logits, out.lengths, targets, target_lengths, part)
     aux = kl = torch.zeros_like(main)
     if out.aux_logits is not None:
         aux = ctc(out.aux_logits, out.lengths, targets, target_lengths, part)
         kl = symmetric_kl(out.logits, out.aux_logits, out.lengths, config.kl_temperature, part)
     bypass = bypass_penalty(net)
     total = main + config.aux_weight * aux + config.kl_weight * kl + config.bypass_penalty * bypass
+    if text is not None:
+        total = total + text
     if config.firing_penalty:
         total = total + config.firing_penalty * (expected_firing(net) - config.firing_target).clamp(min=0)
     return Losses(total, main, aux, kl, bypass)

@@ -16,7 +16,7 @@ from spikehtr.config import Config
 from spikehtr.data.augment import augment, without_ink
 from spikehtr.data.batching import Batch, Indices
 from spikehtr.model.masking import valid_mask
-from spikehtr.model.network import Network, Output
+from spikehtr.model.network import Network, Output, Transcripts
 from spikehtr.model.reducer import ctc_min_length
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.losses import Share, spike_htr_loss
@@ -32,6 +32,11 @@ class Prepared(NamedTuple):
     targets: Tensor  # [B, U] of labels
     target_lengths: Tensor  # [B]
 
+    def of(self, net: Network) -> tuple[Tensor | Transcripts, ...]:
+        """What the network takes of it."""
+        shown = (self.images, self.widths, self.min_lengths)
+        return (*shown, Transcripts(self.targets, self.target_lengths)) if net.reads_transcripts else shown
+
 
 def prepare(batch: Batch, config: Config) -> Prepared:
     """A batch on the device, some of its lines without their ink and their text, and all of them augmented."""
@@ -41,7 +46,7 @@ def prepare(batch: Batch, config: Config) -> Prepared:
         lengths = batch.target_lengths.masked_fill(chosen, 0)
         batch = batch._replace(images=without_ink(batch.images, batch.widths, chosen), target_lengths=lengths)
     need = ctc_min_length(batch.targets, batch.target_lengths)
-    narrowest = config.model.stride * need
+    narrowest = config.model.character_width * need
     images, widths = augment(batch.lines(), batch.widths, c.augment, None, narrowest, c.max_width)
     return Prepared(images, widths, need, batch.targets, batch.target_lengths)
 
@@ -91,7 +96,7 @@ class TrainStep:
 
     def loss(self, given: Prepared, indices: Indices | None = None) -> tuple[Tensor, Tensor]:
         """What is minimised, and the numbers of MEASURED but the last."""
-        out = self.forward(given.images, given.widths, given.min_lengths)
+        out = self.forward(*given.of(self.net))
         part = None if indices is None else self._part(out, indices)
         losses = spike_htr_loss(out, given.targets, given.target_lengths, self.net, self.config.training, part)
         parts = (losses.total, losses.main, losses.aux, losses.kl, out.keep_ratio.mean())
