@@ -80,7 +80,11 @@ def serve(
     from spikehtr.serve.security import Access
     from spikehtr.serve.workbench import Workbench
 
-    bench = Workbench(folder, model, pick_device(device))
+    if model is not None:  # a wrong one is told now, not by the first page that is to be read
+        from spikehtr.weights import load_header
+
+        load_header(model)
+    bench = Workbench(folder, model, device if device in ("auto", "cpu") else pick_device(device))
     access = Access(host, token, frozenset(name.lower() for name in allow_host or ()))
     typer.echo(f"{folder.resolve().name}: {shown}\nCtrl-C stops the server; everything is kept.")
     if browser:

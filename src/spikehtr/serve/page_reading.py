@@ -15,7 +15,6 @@ from spikehtr.pages.given import LinePlace, RegionPlace
 from spikehtr.pages.page_lines import SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.quarter_turns import quarter_of_given
 from spikehtr.pages.segmenters import segmenter
-from spikehtr.recognizer import Recognizer
 from spikehtr.results.line import Line
 from spikehtr.results.page import TextLine
 from spikehtr.serve import line_shapes
@@ -25,6 +24,7 @@ from spikehtr.serve.jobs import BackgroundJob, Cancelled
 from spikehtr.serve.line_pool import Ticket
 
 if TYPE_CHECKING:
+    from spikehtr.recognizer import Recognizer
     from spikehtr.serve.workbench import Workbench
 
 _AHEAD = 2  # pages whose lines wait while others are read

@@ -6,10 +6,9 @@ import logging
 import queue
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.recognizer import Recognizer
 from spikehtr.serve import page_reading, scanning
 from spikehtr.serve.documents import Patch, is_corrected
 from spikehtr.serve.event_log import Author
@@ -22,11 +21,14 @@ from spikehtr.serve.pictures import Pictures
 from spikehtr.serve.project import Project
 from spikehtr.serve.views import change_view, sent_to_all
 
+if TYPE_CHECKING:
+    from spikehtr.recognizer import Recognizer
+
 _log = logging.getLogger("spikehtr.serve")
 
 
 class Workbench:
-    def __init__(self, folder: Path, model: Path | None = None, device: str = "cpu") -> None:
+    def __init__(self, folder: Path, model: Path | None = None, device: str = "auto") -> None:
         self.project = Project(folder)
         self.files = PageFiles(self.project)
         self.pictures = Pictures(self.project)
