@@ -86,7 +86,8 @@ def serve(
         load_header(model)
     bench = Workbench(folder, model, device if device in ("auto", "cpu") else pick_device(device))
     access = Access(host, token, frozenset(name.lower() for name in allow_host or ()))
+    bench.load_reader_soon(browser_comes=browser)
     typer.echo(f"{folder.resolve().name}: {shown}\nCtrl-C stops the server; everything is kept.")
     if browser:
-        threading.Timer(0.5, webbrowser.open, (shown,)).start()
+        threading.Thread(target=webbrowser.open, args=(shown,), daemon=True).start()
     run(bench, access, Limits(allow_private_iiif=allow_private_iiif), listening)

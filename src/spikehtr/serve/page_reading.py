@@ -218,6 +218,8 @@ def read_job(bench: Workbench, job: BackgroundJob) -> None:
     """Find where there are no lines, and read what is not read: pages are opened ahead while others are read."""
     options = job.options
     pages = bench.project.page_ids(options["pages"])
+    bench.wait_until_shown()
+    job.check()
     model = bench.model()
     segmenter_name = bench.project.settings["segmenter"]
     job.advance(0, len(pages), "", "pages")
