@@ -16,6 +16,7 @@ demo: .venv/.core
 	$(BIN)/spikehtr transcribe $(SAMPLES)/sample-page.jpg --overlay -f page -o demo
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png -o demo/inkcoder.png
 	$(BIN)/spikehtr inspect $(SAMPLES)/sample-line.png --reduction -m bundled -o demo/reduction.png
+	@echo "Read, correct and fine-tune in the browser: make workbench, or $(BIN)/spikehtr serve FOLDER"
 
 # The workbench in the browser, on a copy of the sample page.
 workbench: .venv/.web

@@ -81,9 +81,9 @@ def serve(
     from spikehtr.serve.workbench import Workbench
 
     if model is not None:  # a wrong one is told now, not by the first page that is to be read
-        from spikehtr.weights import load_header
+        from spikehtr.serve.models import check_file
 
-        load_header(model)
+        check_file(model)
     bench = Workbench(folder, model, device if device in ("auto", "cpu") else pick_device(device))
     access = Access(host, token, frozenset(name.lower() for name in allow_host or ()))
     bench.load_reader_soon(browser_comes=browser)

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError, safe_open
+
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
 from spikehtr.serve.http_errors import RequestError
@@ -23,6 +25,21 @@ BUNDLED_NAME = "bundled"  # stands for its file, too
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SUFFIX = ".safetensors"
 _KEPT = 2  # loaded models
+
+
+def check_file(file: Path) -> None:
+    """A look at a model file that needs no PyTorch; loading it tells the rest."""
+    if str(file) == BUNDLED_NAME:
+        return
+    if not file.is_file():
+        raise SpikeHTRError(f"{file}: {'a folder, not a model file' if file.is_dir() else 'no such file'}")
+    try:
+        with safe_open(str(file), "np") as opened:
+            about = opened.metadata() or {}
+    except (SafetensorError, OSError):
+        raise SpikeHTRError(f"{file}: not a model file; take a .safetensors of `spikehtr train`") from None
+    if "format" not in about:
+        raise SpikeHTRError(f"{file}: not a model file of Spike-HTR; take a .safetensors of `spikehtr train`")
 
 
 class Models:
