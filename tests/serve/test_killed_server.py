@@ -86,7 +86,7 @@ def state_of(page: dict[str, Any]) -> PageState:
 
 
 def kill_while_edited(folder: Path, edits: int, most: int) -> tuple[int, int]:
-    """Start, edit, kill after up to `most` edits, until `edits` were acknowledged; how many those were, and the kills."""
+    """Edit and kill, by up to `most` edits, until `edits` were acknowledged; how many that were, and the kills."""
     with opened(folder) as project:
         page_with_lines(project)
         project.settings.change({"reread": False})
