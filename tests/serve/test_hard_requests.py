@@ -11,7 +11,6 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,10 +27,9 @@ from spikehtr.serve.openapi import DESCRIPTION
 MEGABYTE = 1 << 20
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    draw_page(tmp_path / "page.png")
-    running = Server(tmp_path, small_model())
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    running = Server(tmp_path_factory.mktemp("project"), small_model())
     yield running
     running.stop()
 
