@@ -30,6 +30,9 @@ MEGABYTE = 1 << 20
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running = Server(tmp_path_factory.mktemp("project"), small_model())
+    with connected(running) as connection:  # its reader is loaded, so that memory which grows is a request's
+        connection.request("POST", "/v1/transcribe?as=line", sound_image(), {"Content-Type": "image/png"})
+        assert connection.getresponse().status == 200
     yield running
     running.stop()
 
