@@ -76,7 +76,7 @@ def test_a_segmenter_goes_by_its_name_or_file(untrained: Path, tmp_path: Path) -
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_lines_of_a_turned_page_read_as_those_of_the_upright_one(turns: int, tmp_path: Path) -> None:
     recognizer, (page, _) = random_recognizer(), simple_page()
-    right = recognizer.transcribe_page(page)
+    right = recognizer.transcribe_page(page, "rules")
     lying = page.transpose(LYING[turns])
     assert upright_image(lying, turns).tobytes() == page.tobytes()
     found = recognizer.transcribe_page(lying, "rules", layout=LayoutOptions(turns=turns))

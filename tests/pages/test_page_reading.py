@@ -46,7 +46,7 @@ def test_pooled_batches_give_what_each_page_gives_alone(tmp_path: Path) -> None:
     pooled = read_all(files, batch_size=5)
     assert texts(pooled) == texts(read_all(files, batch_size=1))
     for page, file in zip(pooled, files, strict=True):
-        alone = RECOGNIZER.transcribe_page(file)
+        alone = RECOGNIZER.transcribe_page(file, find_lines)
         assert isinstance(page, Page)
         assert page.to_text() == alone.to_text()
         assert [line.polygon for line in page.lines] == [line.polygon for line in alone.lines]
@@ -186,7 +186,7 @@ def test_any_kind_of_image_gives_the_same_page(tmp_path: Path) -> None:
 def test_a_segmenter_of_ones_own() -> None:
     image, _ = simple_page(3)
     page = RECOGNIZER.transcribe_page(image, segmenter=lambda gray: find_lines(gray)[:1])
-    assert page.regions == RECOGNIZER.transcribe_page(image).regions[:1]
+    assert page.regions == RECOGNIZER.transcribe_page(image, "rules").regions[:1]
     with pytest.raises(SpikeHTRError, match="no segmenter"):
         RECOGNIZER.transcribe_page(image, segmenter="other")
 

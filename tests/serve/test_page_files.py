@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +237,27 @@ def test_a_file_that_cannot_be_written_is_a_problem_of_the_page_and_tried_again(
         assert files.flush()
         assert project.row(page)["problem"] is None
         assert same(in_file(project, page), project.log.state(page))
+
+
+def test_a_flush_waits_for_what_another_thread_is_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path) as project:
+        page, _ = page_with_lines(project)
+        files = PageFiles(project)
+        begun, write = threading.Event(), files.write
+
+        def slowly(number: int) -> None:
+            begun.set()
+            time.sleep(0.1)
+            write(number)
+
+        monkeypatch.setattr(files, "write", slowly)
+        files.note(page)
+        other = threading.Thread(target=files.flush)
+        other.start()
+        assert begun.wait(10)
+        assert files.flush()
+        assert project.row(page)["written"] == project.row(page)["seq"]
+        other.join()
 
 
 def test_an_image_outside_the_folder_is_no_page(tmp_path: Path) -> None:

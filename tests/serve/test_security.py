@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from serve_help import Browser, draw_page, served
 
+from iiif_help import iiif_server
 from spikehtr.pages.iiif import ClientOptions, FetchError
+from spikehtr.serve import iiif_import
 from spikehtr.serve.iiif_import import NotPublicError, PublicClient, check_public
 from spikehtr.serve.security import Access
 from spikehtr.serve.uploads import safe_name
@@ -168,6 +174,8 @@ def test_a_page_file_that_names_an_image_elsewhere_opens_nothing(tmp_path: Path)
         "100.64.0.1",
         "224.0.0.1",
         "2002:7f00:1::",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a00:1",
     ],
 )
 def test_addresses_that_are_not_public_are_known(address: str) -> None:
@@ -192,6 +200,124 @@ def test_iiif_is_not_fetched_from_this_computer(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(FetchError):
             client.load(address)
     assert not list((tmp_path / "files").rglob("*")) if (tmp_path / "files").exists() else True
+
+
+@pytest.fixture
+def as_if_public(monkeypatch: pytest.MonkeyPatch) -> None:
+    """127.0.0.1 passes for a public address, 127.0.0.2 stays what it is."""
+    check = iiif_import.check_public
+    monkeypatch.setattr(
+        "spikehtr.serve.iiif_import.check_public",
+        lambda address, host: None if address == "127.0.0.1" else check(address, host),
+    )
+
+
+@contextlib.contextmanager
+def secret_server() -> Iterator[tuple[int, list[str]]]:
+    """A server of the inner network, and who has connected to it."""
+    connected: list[str] = []
+    with socket.create_server(("127.0.0.2", 0)) as server:
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, place = server.accept()
+                    connected.append(place[0])
+                    connection.close()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield server.getsockname()[1], connected
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+@pytest.mark.usefixtures("as_if_public")
+def test_a_public_server_cannot_send_us_to_an_inner_one(tmp_path: Path) -> None:
+    with iiif_server() as outer, secret_server() as (port, connected):
+        inner = f"http://127.0.0.2:{port}/m.json"
+        outer.faults["/m.json"] = [(302, {"Location": inner}, b"")]
+        outer.documents["/book.json"] = {
+            "@context": "http://iiif.io/api/presentation/3/context.json",
+            "id": f"{outer.address}/book.json",
+            "type": "Collection",
+            "items": [{"id": inner, "type": "Manifest", "label": {"en": ["inner"]}}],
+        }
+        fast = {"requests_per_second": 1000.0, "attempts": 1, "first_wait": 0.0}
+        client = PublicClient(ClientOptions(tmp_path, **fast))  # type: ignore[arg-type]
+        with pytest.raises(FetchError, match="not a public address"):
+            client.load(f"{outer.address}/m.json")
+        failures: list[str] = []
+        for reference in client.references(f"{outer.address}/book.json", failures):
+            with pytest.raises(FetchError, match="not a public address"):
+                client.load(reference.id)
+        assert outer.paths() == ["/m.json", "/book.json"]
+        assert connected == []
+
+
+@pytest.mark.usefixtures("as_if_public")
+def test_a_name_that_changes_its_address_is_connected_to_where_it_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with iiif_server() as outer, secret_server() as (_, connected):
+        outer.add_manifest("book", [Image.new("L", (60, 40))])
+        asked: list[str] = []
+        real = socket.getaddrinfo
+
+        def rebound(host: str, port: int, *args: object, **options: object) -> object:
+            if host == "rebound.example":
+                asked.append(host)
+                host = "127.0.0.1" if len(asked) == 1 else "127.0.0.2"
+            return real(host, port, *args, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(socket, "getaddrinfo", rebound)
+        PublicClient(ClientOptions(tmp_path, attempts=1)).load(
+            f"http://rebound.example:{outer.port}/book/manifest.json"
+        )
+        assert asked == ["rebound.example"]
+        assert connected == []
+
+
+def test_the_server_s_own_import_refuses_inner_addresses(browser: Browser) -> None:
+    with secret_server() as (port, connected):
+        body = {"kind": "import", "url": f"http://127.0.0.2:{port}/m.json"}
+        job = browser.wait_for_job(browser.send("/api/jobs", body, 202)["job"]["id"])
+        assert job["state"] == "failed"
+        assert "not a public address" in job["error"]["message"]
+        assert connected == []
+    for wrong in ("file:///etc/passwd", "ftp://x/y", "gopher://127.0.0.1", "/etc/passwd", ""):
+        browser.send("/api/jobs", {"kind": "import", "url": wrong}, 422)
+
+
+def test_links_that_lead_out_of_the_folder_are_passed_over(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "project"
+    draw_page(outside / "secret.png")
+    draw_page(folder / "page.png")
+    (folder / "link.png").symlink_to(outside / "secret.png")
+    (folder / "linked").symlink_to(outside, target_is_directory=True)
+    with served(folder) as browser:
+        assert [page["name"] for page in browser.get("/api/pages")["pages"]] == ["page"]
+        # No file is put through a link to a folder, and nothing is read through one that came later.
+        image = (folder / "page.png").read_bytes()
+        answer = browser.client.post(
+            "/api/uploads", files=[("files", ("linked/new.png", image))], headers=browser.headers
+        )
+        job = browser.wait_for_job(answer.json()["job"]["id"])
+        assert "out of the project" in job["problems"][0]["reason"]
+        assert sorted(file.name for file in outside.iterdir()) == ["secret.png"]
+    (folder / "page.png").unlink()
+    (folder / "page.png").symlink_to(outside / "secret.png")
+    with served(folder) as browser:
+        for what in ("image", "thumbnail"):
+            assert browser.client.get(f"/api/pages/1/{what}").status_code == 403
+        line = browser.line(1)["id"]
+        assert browser.client.get(f"/api/pages/1/lines/{line}/image").status_code == 403
+        (folder / "page.xml").unlink()
+        (outside / "page.xml").write_text("<secret/>")
+        (folder / "page.xml").symlink_to(outside / "page.xml")
+        browser.edit(1, {"op": "confirm", "line": line, "version": browser.line(1)["version"]})
+        browser.client.app.state.bench.files.flush()  # type: ignore[attr-defined]
+        assert (outside / "page.xml").read_text() == "<secret/>"
 
 
 def test_a_name_that_means_this_computer_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

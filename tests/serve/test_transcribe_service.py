@@ -189,6 +189,31 @@ def test_a_full_queue_is_told_with_when_to_come_back() -> None:
     assert pool.lines_read == 4
 
 
+def test_requests_that_are_given_up_and_other_models_leave_those_beside_them_alone() -> None:
+    reader, other = Recognizer.load(small_model()), Recognizer.load(small_model())
+    held, go = threading.Event(), threading.Event()
+    read = reader.read_lines
+
+    def slow(*args: object) -> object:
+        held.set()
+        go.wait(10)
+        return read(*args)  # type: ignore[arg-type]
+
+    reader.read_lines = slow  # type: ignore[assignment, method-assign]
+    pool = LinePool()
+    lines = [reader.fit(Image.fromarray(draw_line("words and more"[:count]))) for count in (14, 5, 9)]
+    first = pool.submit(reader, lines[:1])
+    assert held.wait(10)
+    tickets = [pool.submit(model, [line]) for line in lines for model in (other, reader)]
+    dropped = pool.submit(reader, lines[1:])
+    pool.cancel(dropped)
+    go.set()
+    assert [len(ticket.done.result(20)) for ticket in (first, *tickets)] == [1] * 7
+    pool.stop()
+    assert dropped.done.cancelled()
+    assert pool.lines_read == 7
+
+
 def test_a_fault_while_reading_reaches_who_asked_and_the_pool_goes_on() -> None:
     reader = Recognizer.load(small_model())
     read = reader.read_lines

@@ -51,6 +51,14 @@ def test_whole_pages_are_held_out_and_keep_that_role(tmp_path: Path) -> None:
     assert set(first.heldout) <= set(second.heldout)
 
 
+@pytest.mark.parametrize(("pages", "heldout"), [(2, 1), (3, 1), (7, 1), (8, 2), (15, 3)])
+def test_a_fifth_of_the_pages_is_held_out_and_one_at_least(pages: int, heldout: int, tmp_path: Path) -> None:
+    corrected_pages(tmp_path, pages)
+    with opened(tmp_path) as project:
+        choice = choose(Bench(project))  # type: ignore[arg-type]
+    assert (len(choice.training), len(choice.heldout)) == (pages - heldout, heldout)
+
+
 def test_too_little_is_told_before_anything_begins(tmp_path: Path) -> None:
     corrected_pages(tmp_path, 1)
     with served(tmp_path) as browser:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +16,16 @@ from editing_help import boxes
 from lxml import etree
 from PIL import Image
 from serve_help import Browser, draw_page, served, small_model
+from starlette.testclient import TestClient
 
 from spikehtr.data.formats.page_xml import parse
+from spikehtr.errors import SpikeHTRError
 from spikehtr.recognizer import Recognizer
+from spikehtr.serve.app import make_app
 from spikehtr.serve.backup import write_backup
+from spikehtr.serve.models import check_file
 from spikehtr.serve.project import Project
+from spikehtr.serve.workbench import Workbench
 
 
 @pytest.fixture
@@ -314,3 +322,40 @@ def test_a_backup_of_a_running_project_restores_all_of_it(browser: Browser, tmp_
     project = Project(tmp_path / "restored")
     assert project.log.state(1).lines[line["id"]]["text"] == "kept"
     project.close()
+
+
+def test_the_server_is_there_before_pytorch_is() -> None:
+    code = "import sys, spikehtr.cli.serve, spikehtr.serve.server; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_browser_that_comes_is_shown_a_page_before_the_reader_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spikehtr.serve.workbench._SHOWING", 60.0)
+    draw_page(tmp_path / "page.png")
+    bench = Workbench(tmp_path, small_model())
+    bench.load_reader_soon(browser_comes=True)
+    with TestClient(make_app(bench), base_url="http://localhost") as client:
+        browser = Browser(client)
+        while not (pages := browser.get("/api/pages")["pages"]):
+            time.sleep(0.02)
+        assert bench.models._loaded == {}
+        assert (pages[0]["state"], bench.shown.is_set()) == ("new", False)
+        assert client.get(pages[0]["thumbnail_url"]).status_code == 200
+        browser.wait_for_all()
+        assert browser.get("/api/pages")["pages"][0]["state"] == "read"
+        assert list(bench.models._loaded) == ["small"]
+
+
+def test_a_model_file_that_is_none_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "text.safetensors").write_text("no model")
+    for file, fault in (
+        (tmp_path, "a folder"),
+        (tmp_path / "none", "no such file"),
+        (tmp_path / "text.safetensors", "not"),
+    ):
+        with pytest.raises(SpikeHTRError, match=fault):
+            check_file(file)
+    check_file(small_model())
+    check_file(Path("bundled"))

@@ -80,9 +80,14 @@ def serve(
     from spikehtr.serve.security import Access
     from spikehtr.serve.workbench import Workbench
 
-    bench = Workbench(folder, model, pick_device(device))
+    if model is not None:  # a wrong one is told now, not by the first page that is to be read
+        from spikehtr.serve.models import check_file
+
+        check_file(model)
+    bench = Workbench(folder, model, device if device in ("auto", "cpu") else pick_device(device))
     access = Access(host, token, frozenset(name.lower() for name in allow_host or ()))
+    bench.load_reader_soon(browser_comes=browser)
     typer.echo(f"{folder.resolve().name}: {shown}\nCtrl-C stops the server; everything is kept.")
     if browser:
-        threading.Timer(0.5, webbrowser.open, (shown,)).start()
+        threading.Thread(target=webbrowser.open, args=(shown,), daemon=True).start()
     run(bench, access, Limits(allow_private_iiif=allow_private_iiif), listening)

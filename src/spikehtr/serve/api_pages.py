@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -127,11 +129,14 @@ class PageEndpoints:
 
     def image(self, request: Request, body: Body) -> Response:
         file, media = self.bench.pictures.level(path_id(request), number(request, "level", 0, 0, 100))
-        return FileResponse(file, media_type=media, headers=_FOR_EVER)
+        return self._picture(file, media)
 
     def thumbnail(self, request: Request, body: Body) -> Response:
         file, media = self.bench.pictures.thumbnail(path_id(request))
-        return FileResponse(file, media_type=media, headers=_FOR_EVER)
+        return self._picture(file, media)
+
+    def _picture(self, file: Path, media: str) -> Response:
+        return FileResponse(file, media_type=media, headers=_FOR_EVER, background=BackgroundTask(self.bench.shown.set))
 
     def line_image(self, request: Request, body: Body) -> Response:
         height = number(request, "height", 96, 16, 400)

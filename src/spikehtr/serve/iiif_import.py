@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MOST = 5000  # pages of one import
 _ATTEMPTS = 3
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # whose last four bytes are an address of the other kind
 
 
 class NotPublicError(FetchError):
@@ -34,6 +35,8 @@ def check_public(address: str, host: str) -> None:
     """An IP address that anybody on the internet has; not this computer's, its network's or a cloud's own."""
     found = ipaddress.ip_address(address.partition("%")[0])
     inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None) or found
+    if found in _NAT64:
+        inner = ipaddress.ip_address(found.packed[-4:])
     if not found.is_global or not inner.is_global or found.is_multicast or inner.is_multicast:
         remedy = "download the images yourself, or start the server with --allow-private-iiif"
         raise NotPublicError(f"{host}: {address} is not a public address; {remedy}")
@@ -48,13 +51,18 @@ def _checked(connection: HTTPConnection) -> socket.socket:
         raise urllib3.exceptions.NameResolutionError(host, connection, socket.gaierror(str(error))) from None
     for *_, place in found:
         check_public(str(place[0]), host)
-    connected = HTTPConnection._new_conn(connection)
+    name = connection._dns_host
     try:
-        check_public(str(connected.getpeername()[0]), host)
-    except BaseException:
-        connected.close()
-        raise
-    return connected
+        for number, (*_, place) in enumerate(found, start=1):
+            connection._dns_host = str(place[0])  # what is connected to; a certificate is still of the name
+            try:
+                return HTTPConnection._new_conn(connection)
+            except urllib3.exceptions.HTTPError:
+                if number == len(found):
+                    raise
+    finally:
+        connection._dns_host = name
+    raise urllib3.exceptions.NameResolutionError(host, connection, socket.gaierror("no address"))
 
 
 class _PublicHTTP(HTTPConnection):

@@ -12,17 +12,20 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from spikehtr.readers import FittedLine, LineReader
 from spikehtr.results.line import Line
 from spikehtr.serve.http_errors import RequestError
+
+if TYPE_CHECKING:
+    from spikehtr.readers import FittedLine, LineReader
 
 MOST_WAITING = 4096  # lines of requests
 _ROUND = 4  # batches taken at a time: enough to sort by width, few enough that an urgent line does not wait long
 _LINGER = 0.004  # seconds in which more lines may come to fill a batch
 
 
-@dataclass
+@dataclass(eq=False)  # two tickets are never the same, whatever lines they hold
 class Ticket:
     """The lines of one request or page on their way."""
 

@@ -1,32 +1,62 @@
-"""The models of a project: the bundled one, one named at the start, and those fine-tuned here. Loaded when needed."""
+"""The models of a project: the bundled one, one named at the start, and those fine-tuned here.
+
+Loaded when needed, and PyTorch with them: importing it takes longer than all else that a start needs.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import threading
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError, safe_open
 
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
-from spikehtr.recognizer import Recognizer
 from spikehtr.serve.http_errors import RequestError
-from spikehtr.weights import BUNDLED, load_header
 
-BUNDLED_NAME = "bundled"
+if TYPE_CHECKING:
+    from spikehtr.recognizer import Recognizer
+
+BUNDLED_NAME = "bundled"  # stands for its file, too
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SUFFIX = ".safetensors"
 _KEPT = 2  # loaded models
 
 
+def check_file(file: Path) -> None:
+    """A look at a model file that needs no PyTorch; loading it tells the rest."""
+    if str(file) == BUNDLED_NAME:
+        return
+    if not file.is_file():
+        raise SpikeHTRError(f"{file}: {'a folder, not a model file' if file.is_dir() else 'no such file'}")
+    try:
+        with safe_open(str(file), "np") as opened:
+            about = opened.metadata() or {}
+    except (SafetensorError, OSError):
+        raise SpikeHTRError(f"{file}: not a model file; take a .safetensors of `spikehtr train`") from None
+    if "format" not in about:
+        raise SpikeHTRError(f"{file}: not a model file of Spike-HTR; take a .safetensors of `spikehtr train`")
+
+
 class Models:
-    def __init__(self, folder: Path, given: Path | None = None, device: str = "cpu") -> None:
+    def __init__(self, folder: Path, given: Path | None = None, device: str = "auto") -> None:
         """`folder`: where fine-tuned models are kept; `given`: a model file named when the server was started."""
-        self.folder, self.given, self.device = folder, given, device
+        self.folder, self.given, self._device = folder, given, device
         folder.mkdir(parents=True, exist_ok=True)
         self._loaded: dict[str, Recognizer] = {}
         self._lock = threading.Lock()
+
+    @cached_property
+    def device(self) -> str:
+        if self._device != "auto":
+            return self._device
+        from torch.cuda import is_available
+
+        return "cuda" if is_available() else "cpu"
 
     @property
     def default(self) -> str:
@@ -42,7 +72,7 @@ class Models:
         if self.given is not None and name == self.given.stem:
             return self.given
         if name == BUNDLED_NAME:
-            return BUNDLED
+            return BUNDLED_NAME
         file = self.folder / f"{name}{_SUFFIX}"
         if not _NAME.fullmatch(name) or not file.is_file():
             remedy = f"there are {', '.join(self.names())}"
@@ -52,6 +82,8 @@ class Models:
     def get(self, name: str) -> Recognizer:
         self.file(name)
         with self._lock:
+            from spikehtr.recognizer import Recognizer
+
             if name not in self._loaded:
                 try:
                     model = Recognizer.load(self.file(name), self.device)
@@ -64,6 +96,8 @@ class Models:
             return self._loaded[name]
 
     def list(self, current: str) -> list[dict[str, Any]]:
+        from spikehtr.weights import load_header
+
         out = []
         for name in self.names():
             try:

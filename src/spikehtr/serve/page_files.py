@@ -32,6 +32,7 @@ class PageFiles:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._lock = threading.RLock()  # of files: one is read, merged and written at a time
+        self._flushing = threading.Lock()
         self._dirty: set[int] = set()
         self._wake = threading.Condition()
         self._stopping = False
@@ -71,11 +72,12 @@ class PageFiles:
 
     def flush(self) -> bool:
         """Write every page that has changed; False where one could not be written, which is then tried again."""
-        with self._wake:
-            pages, self._dirty = self._dirty, set()
-        failed = [page for page in pages if not self._try_to_write(page)]
-        with self._wake:
-            self._dirty |= set(failed)
+        with self._flushing:  # what another thread is writing is waited for, too
+            with self._wake:
+                pages, self._dirty = self._dirty, set()
+            failed = [page for page in pages if not self._try_to_write(page)]
+            with self._wake:
+                self._dirty |= set(failed)
         return not failed
 
     def _try_to_write(self, page: int) -> bool:

@@ -15,7 +15,6 @@ from spikehtr.pages.given import LinePlace, RegionPlace
 from spikehtr.pages.page_lines import ReadBy, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.quarter_turns import quarter_of_given
 from spikehtr.pages.segmenters import segmenter
-from spikehtr.recognizer import Recognizer
 from spikehtr.results.line import Line
 from spikehtr.results.page import TextLine
 from spikehtr.serve import line_shapes
@@ -25,6 +24,7 @@ from spikehtr.serve.jobs import BackgroundJob, Cancelled
 from spikehtr.serve.line_pool import Ticket
 
 if TYPE_CHECKING:
+    from spikehtr.recognizer import Recognizer
     from spikehtr.serve.workbench import Workbench
 
 _AHEAD = 2  # pages whose lines wait while others are read
@@ -218,6 +218,8 @@ def read_job(bench: Workbench, job: BackgroundJob) -> None:
     """Find where there are no lines, and read what is not read: pages are opened ahead while others are read."""
     options = job.options
     pages = bench.project.page_ids(options["pages"])
+    bench.wait_until_shown()
+    job.check()
     model = bench.model()
     segmenter_name = bench.project.settings["segmenter"]
     job.advance(0, len(pages), "", "pages")

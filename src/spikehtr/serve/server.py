@@ -30,11 +30,13 @@ class WorkbenchServer(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
+    """From now on a browser that comes too early waits for its answer, and is not refused."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(128)
     except OSError as error:
         raise SpikeHTRError(f"{host}, port {port}: {error.strerror or error}; take another --port or --host") from None
     return listening

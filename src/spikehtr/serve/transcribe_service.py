@@ -7,7 +7,7 @@ import io
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 from starlette.concurrency import run_in_threadpool
@@ -25,7 +25,6 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.given import RegionPlace
 from spikehtr.pages.page_lines import Mode, ReadBy, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.segmenters import segmenter
-from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
 from spikehtr.serve.endpoints import Body, endpoint, path_id, read_body
 from spikehtr.serve.http_errors import RequestError, bad_request, invalid
@@ -36,6 +35,9 @@ from spikehtr.serve.page_parsing import parse_root
 from spikehtr.serve.page_reading import sheet_of
 from spikehtr.serve.uploads import IMAGE_FORMATS
 from spikehtr.serve.workbench import Workbench
+
+if TYPE_CHECKING:
+    from spikehtr.recognizer import Recognizer
 
 _MODES: dict[str, Mode] = {"auto": "auto", "line": "line", "page": "page"}
 _GONE = 499

@@ -60,12 +60,11 @@ def choose(bench: Workbench) -> Choice:
     known = {page: roles[str(page)] for page in lines if str(page) in roles}
     drawn = {row["page"]: _drawn(row["image"]) for row in rows if row["page"] not in known}
     heldout = {page for page, role in known.items() if role == "heldout"}
-    heldout |= {page for page, number in drawn.items() if number % _SHARE == 0}
     if drawn and not heldout:  # the smallest would judge with too few lines, the largest leave too few to learn from
         ordered = sorted(drawn, key=lambda page: (lines[page], drawn[page]))
         heldout.add(ordered[len(ordered) // 2 if len(lines) > len(drawn) or len(ordered) > 2 else 0])
-    if drawn and heldout == set(lines) and len(lines) > 1:
-        heldout.discard(max(drawn, key=lambda page: lines[page]))
+    further = sorted(drawn.keys() - heldout, key=lambda page: drawn[page])
+    heldout |= set(further[: max(0, round(len(lines) / _SHARE) - len(heldout))])
     return Choice(
         {page: count for page, count in lines.items() if page not in heldout},
         {page: count for page, count in lines.items() if page in heldout},

@@ -6,10 +6,9 @@ import logging
 import queue
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.recognizer import Recognizer
 from spikehtr.serve import page_reading, scanning
 from spikehtr.serve.documents import Patch, is_corrected
 from spikehtr.serve.event_log import Author
@@ -22,11 +21,15 @@ from spikehtr.serve.pictures import Pictures
 from spikehtr.serve.project import Project
 from spikehtr.serve.views import change_view, sent_to_all
 
+if TYPE_CHECKING:
+    from spikehtr.recognizer import Recognizer
+
 _log = logging.getLogger("spikehtr.serve")
+_SHOWING = 5.0  # seconds in which a browser that is on its way may show the first page before the reader is loaded
 
 
 class Workbench:
-    def __init__(self, folder: Path, model: Path | None = None, device: str = "cpu") -> None:
+    def __init__(self, folder: Path, model: Path | None = None, device: str = "auto") -> None:
         self.project = Project(folder)
         self.files = PageFiles(self.project)
         self.pictures = Pictures(self.project)
@@ -35,7 +38,25 @@ class Workbench:
         self.jobs = Jobs(self.project.log, self.project.broadcast)
         self._stale: queue.Queue[tuple[int, list[str], int] | None] = queue.Queue()
         self._rereading = threading.Thread(target=self._reread, name="reading again", daemon=True)
+        self._loading = threading.Thread(target=self._load_reader, name="loading the reader", daemon=True)
+        self.shown = threading.Event()  # whether a first picture was sent, or no browser is on its way
+        self.shown.set()
         self.stopping = False
+
+    def load_reader_soon(self, browser_comes: bool) -> None:
+        """Call before `start`: the reader is loaded before anybody needs it. That takes the processor for seconds, so
+        a browser that comes is shown the first page before."""
+        if browser_comes:
+            self.shown.clear()
+        self._loading.start()
+
+    def _load_reader(self) -> None:
+        self.wait_until_shown()
+        try:
+            if not self.stopping:
+                self.model()
+        except Exception as error:  # whoever needs it is told again
+            _log.error("the reader cannot be loaded: %s", error)
 
     def start(self, scan: bool = True) -> None:
         """`scan`: look through the folder for what is new."""
@@ -43,6 +64,10 @@ class Workbench:
         self._rereading.start()
         if scan:
             self.jobs.add("scan", {}, lambda job: scanning.scan_job(self, job))
+
+    def wait_until_shown(self) -> None:
+        if not self.shown.wait(_SHOWING):
+            self.shown.set()
 
     def read_new(self, pages: list[int]) -> None:
         """Read pages that were taken in, where the settings say so."""
@@ -53,12 +78,15 @@ class Workbench:
     def stop(self) -> None:
         """End in order: nothing acknowledged is lost, every PAGE file is written."""
         self.stopping = True
+        self.shown.set()
         self.project.broadcast.close()
         self.jobs.stop()
         self._stale.put(None)
         if self._rereading.is_alive():
             self._rereading.join(timeout=20)
         self.pool.stop()
+        if self._loading.is_alive():  # an import that the end of the process cuts off may crash it
+            self._loading.join(timeout=20)
         self.files.stop()
         self.project.close()
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from server_process import Server
 
 import spikehtr
 
@@ -52,48 +47,6 @@ def new_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert faults == []
-
-
-class Server:
-    """`spikehtr serve` as a process of its own."""
-
-    def __init__(self, folder: Path, model: Path | None) -> None:
-        pytest.importorskip("uvicorn", reason="the extra `web` is not installed")
-        self.folder = folder
-        source = str(Path(spikehtr.__file__).parents[1])
-        variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "spikehtr", "serve", str(folder), "--no-browser", "--port", "0"]
-        if model:
-            command += ["--model", str(model)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
-        )
-        assert self.process.stdout is not None
-        said = []
-        for line in self.process.stdout:
-            said.append(line)
-            if found := re.search(r"http://\S+", line):
-                self.url = found.group().rstrip("/.")
-                return self._wait()
-        raise AssertionError("the server did not start: " + "".join(said))
-
-    def _wait(self) -> None:
-        """The address is told before the first request is answered."""
-        for _ in range(600):
-            try:
-                with urllib.request.urlopen(f"{self.url}/healthz", timeout=5):
-                    return
-            except OSError:
-                time.sleep(0.1)
-        raise AssertionError("the server does not answer")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
 
 
 @pytest.fixture

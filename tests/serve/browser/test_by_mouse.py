@@ -184,3 +184,57 @@ def test_doubtful_characters_have_alternatives_and_words_are_replaced(
     tab.wait_for_selector("text=<b>new</b>")
     assert tab.query_selector("#app b") is None, "text is text"
     assert ask(f"{url}/api/pages/1")["undo"]["label"] == "replace"
+
+
+def test_regions_are_drawn_split_ordered_and_deleted(
+    workbench: Callable[..., Any], new_page: Callable[..., Any]
+) -> None:
+    url = workbench().url
+    wait_until_read(url)
+    tab = new_page()
+    open_line(tab, url)
+
+    def regions() -> list[dict[str, Any]]:
+        return ask(f"{url}/api/pages/1")["regions"]
+
+    def around(line: str) -> list[str]:
+        return next(one["lines"] for one in regions() if line in one["lines"])
+
+    before = regions()
+    whole = max((one["lines"] for one in before), key=len)
+    by_id = {line["id"]: line for line in lines_of(url)}
+    tool(tab, "Draw a region")
+    xs, ys = zip(*(point for one in whole[:2] for point in by_id[one]["polygon"]), strict=True)
+    left, top, right, bottom = min(xs) - 9, min(ys) - 9, max(xs) + 9, max(ys) - 9
+    for corner in ((left, top), (right, top), (right, bottom), (left, bottom)):
+        press(tab, corner)
+    tab.keyboard.press("Enter")
+    until(lambda: len(regions()) == len(before) + 1, "the region drawn")
+    assert (around(whole[0]), around(whole[2])) == (whole[:2], whole[2:])
+    assert [line["id"] for line in lines_of(url)] == list(by_id), "the reading order stays"
+    tab.keyboard.press("Escape")
+
+    # The rest of a region, from a line on; by keys.
+    tab.click(f'.row[data-line="{whole[4]}"] .row-open')
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("Shift+G")
+    until(lambda: len(regions()) == len(before) + 2, "a region begins with the line")
+    assert (around(whole[2]), around(whole[4])) == (whole[2:4], whole[4:])
+
+    # Its place among the others, its kind, and its end.
+    settled(tab)
+    at = next(number for number, one in enumerate(regions()) if whole[4] in one["lines"])
+    last = regions()[at]["id"]
+    head = tab.locator(".region-head")
+    head.nth(at).hover()
+    head.nth(at).locator('button[aria-label="Region earlier in the reading order"]').click()
+    until(lambda: regions()[at - 1]["id"] == last, "the region earlier")
+    tab.locator(".region-kind").nth(at - 1).select_option("marginalia")
+    until(lambda: regions()[at - 1]["kind"] == "marginalia", "the kind of the region")
+    head.nth(at - 1).hover()
+    head.nth(at - 1).locator('button[aria-label="Delete the region and its lines"]').click()
+    until(lambda: len(regions()) == len(before) + 1, "the region deleted")
+    assert len(lines_of(url)) == len(by_id) - len(whole[4:])
+    tab.click(".message button:has-text('Undo')")
+    until(lambda: len(regions()) == len(before) + 2, "the region back")
+    assert len(lines_of(url)) == len(by_id)

@@ -33,7 +33,7 @@ def test_a_model_learns_and_is_compared_and_corrected_text_stays(
     tab.wait_for_function("() => document.querySelector('.figure strong')?.textContent === '34'")
     tab.fill("input[type=number]", "0.2")
     tab.fill("form input:not([type])", "ours")
-    tab.click("form .primary")
+    tab.keyboard.press("Enter")
     tab.wait_for_selector(".comparison", timeout=240_000)
     assert tab.inner_text(".scores th:last-child") == "New model"
     assert tab.locator(".curve circle").count() >= 1
@@ -45,7 +45,8 @@ def test_a_model_learns_and_is_compared_and_corrected_text_stays(
     # Nothing changes until the person says so; corrected lines never.
     tab.click("text=Use this model")
     until(lambda: ask(f"{url}/api/settings")["model"] == "ours", "the model in use")
-    tab.click("text=Read uncorrected lines again")
+    tab.focus("text=Read uncorrected lines again")
+    tab.keyboard.press("Enter")
     until(
         lambda: all(line["reading"]["model"] == "ours" for line in lines_of(url, 3)),
         "page 3 read by the new model",

@@ -22,6 +22,16 @@ export function bounds(points) {
   return [left, top, right, bottom];
 }
 
+/** Whether a point lies within a polygon. */
+export function isInside([x, y], polygon) {
+  let inside = false;
+  for (let i = 0, j = polygon.length - 1; i < polygon.length; j = i++) {
+    const [[ax, ay], [bx, by]] = [polygon[i], polygon[j]];
+    if (ay > y !== by > y && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) inside = !inside;
+  }
+  return inside;
+}
+
 export function moved(points, dx, dy) {
   return points.map(([x, y]) => [x + dx, y + dy]);
 }

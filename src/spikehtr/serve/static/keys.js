@@ -30,6 +30,8 @@ export const KEYS = [
   { id: "toolShape", keys: ["KeyE"], scope: "plain", group: "image" },
   { id: "toolDraw", keys: ["KeyB"], scope: "plain", group: "image" },
   { id: "toolOutline", keys: ["KeyO"], scope: "plain", group: "image" },
+  { id: "toolRegion", keys: ["KeyG"], scope: "plain", group: "image" },
+  { id: "regionHere", keys: ["Shift+KeyG"], scope: "plain", group: "image" },
   { id: "toolSplit", keys: ["KeyS"], scope: "plain", group: "image" },
   { id: "joinPlain", keys: ["KeyJ"], scope: "plain", group: "image" },
   { id: "deletePlain", keys: ["Delete", "Backspace"], scope: "plain", group: "image" },

@@ -3,7 +3,7 @@
 import { t } from "./i18n/index.js";
 import { say, startJob } from "./state.js";
 import { codePoints } from "./text.js";
-import { bounds, pointAt } from "./geometry.js";
+import { bounds, isInside, pointAt } from "./geometry.js";
 
 /** The column of the page between two characters of a line: from the reading's boxes, else by the share of the text. */
 export function columnAt(line, text, unit) {
@@ -120,3 +120,46 @@ export async function reshape(store, id, shape) {
   await store.edit(() => (store.line(id) ? [{ op: "reshape", line: id, version: store.line(id).version, ...shape }] : []));
 }
 
+const middleOf = (line) => {
+  const [left, top, right, bottom] = bounds(line.polygon.length ? line.polygon : line.baseline);
+  return [(left + right) / 2, (top + bottom) / 2];
+};
+
+/** A region of its own for lines: after the one that the first of them stood in, or before it where that one began with it. */
+function gathering(store, lines, polygon) {
+  const regions = store.regions.value;
+  const at = regions.findIndex((region) => region.lines.includes(lines[0]));
+  const before = at < 0 ? null : regions[at].lines[0] === lines[0] ? regions[at].id : (regions[at + 1]?.id ?? null);
+  const left = regions.filter((region) => region.lines.length && region.lines.every((id) => lines.includes(id)));
+  const add = { op: "add_region", ref: "drawn", kind: "paragraph", lines, before, ...(polygon ? { polygon } : {}) };
+  return [add, ...left.map((region) => ({ op: "delete_region", region: region.id, version: region.version, seq: store.seq }))];
+}
+
+/** A region drawn by hand takes in the lines whose middle lies in it. */
+export async function addRegion(store, polygon) {
+  await store.edit(() => gathering(store, store.order.value.filter((id) => isInside(middleOf(store.line(id)), polygon)), polygon));
+}
+
+/** A new region begins with this line: the lines of its region from it on. */
+export async function regionFrom(store, id) {
+  const linesHere = () => store.regions.value.find((region) => region.lines.includes(id))?.lines ?? [];
+  if (linesHere().indexOf(id) < 1) return void say(t("region.begins"));
+  await store.edit(() => gathering(store, linesHere().slice(linesHere().indexOf(id)), null));
+}
+
+/** One place up (-1) or down (1) among the regions. */
+export async function shiftRegion(store, id, step) {
+  const order = store.regions.value.map((region) => region.id);
+  const at = order.indexOf(id);
+  if (at + step < 0 || at + step >= order.length) return;
+  [order[at], order[at + step]] = [order[at + step], order[at]];
+  await store.edit(() => [{ op: "order_regions", regions: order, version: store.orderVersion }]);
+}
+
+export async function removeRegion(store, region) {
+  await store.flush();
+  const now = store.regions.value.find((one) => one.id === region.id);
+  if (!now) return;
+  const change = await store.edit(() => [{ op: "delete_region", region: now.id, version: now.version, seq: store.seq }]);
+  if (change) say(t("region.deleted", { count: now.lines.length }), { action: { label: t("undo"), run: () => store.step("undo") } });
+}

@@ -2,12 +2,12 @@
 
 import { html, signal, effect, useEffect, useMemo } from "../lib.js";
 import * as api from "../api.js";
-import { attempt, dialog, go, noteLine, say, startJob, stored, threshold } from "../state.js";
+import { attempt, dialog, go, noteLine, say, startJob, stored, threshold, whole } from "../state.js";
 import { commandsOf, isTyping } from "../keys.js";
 import { PageStore } from "../page-store.js";
 import { bounds } from "../geometry.js";
 import { runs } from "../text.js";
-import { join, machineText, nextDoubt, readAgain, remove, shift, splitAtCaret } from "../line-actions.js";
+import { join, machineText, nextDoubt, readAgain, regionFrom, remove, shift, splitAtCaret } from "../line-actions.js";
 import { has, t, percent } from "../i18n/index.js";
 import { Button, StateBadge } from "./basics.js";
 import { LineList } from "./line-list.js";
@@ -132,6 +132,8 @@ function commands(store, control, actions, event) {
     toolShape: () => tools.setTool("shape"),
     toolDraw: () => tools.setTool("draw"),
     toolOutline: () => tools.setTool("outline"),
+    toolRegion: () => tools.setTool("region"),
+    regionHere: ifActive(() => regionFrom(store, id)),
     toolSplit: () => tools.setTool("split"),
     joinPlain: () => join(store),
     deletePlain: () => (!onImage ? false : tools.point.value ? tools.removePoint(tools.point.value) : remove(store)),
@@ -258,7 +260,7 @@ export function Editor({ page, line }) {
     if (line && store.entries.has(line) && line !== store.active.peek()) actions.edit(line);
   }, [line]);
   if (store.failure.value) {
-    return html`<main class="pages" id="main"><div class="empty"><h2>${t("page.failed")}</h2><p dir="auto">${store.failure.value.fault} ${store.failure.value.remedy}</p>
+    return html`<main class="pages" id="main"><div class="empty"><h2>${t("page.failed")}</h2><p dir="auto">${whole(store.failure.value)}</p>
       <p class="empty-actions"><${Button} label=${t("pages.back")} onClick=${() => go("/")} /></p></div></main>`;
   }
   if (!store.summary.value) return html`<main class="editor" id="main" aria-busy="true"><p class="nothing">${t("loading")}</p></main>`;

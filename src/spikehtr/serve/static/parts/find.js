@@ -2,7 +2,7 @@
 
 import { html, useSignal, useEffect } from "../lib.js";
 import * as api from "../api.js";
-import { attempt, dialog, direction, go, say } from "../state.js";
+import { attempt, dialog, direction, go, say, whole } from "../state.js";
 import { marked } from "../text.js";
 import { t } from "../i18n/index.js";
 import { Button, Dialog } from "./basics.js";
@@ -24,7 +24,7 @@ export function FindDialog({ store }) {
     try {
       found.value = await api.get(`/api/search?${parameters}`);
     } catch (error) {
-      found.value = { hits: [], total: 0, fault: `${error.fault} ${error.remedy}` };
+      found.value = { hits: [], total: 0, fault: whole(error) };
     }
     left.value = new Set();
   };

@@ -2,7 +2,7 @@
 
 import { html, signal, useEffect, useSignal } from "../lib.js";
 import * as api from "../api.js";
-import { attempt, go, isRunning, jobs, noteJob, say, setSettings, settings, startJob } from "../state.js";
+import { attempt, go, isRunning, jobs, noteJob, say, setSettings, settings, startJob, whole } from "../state.js";
 import { duration, moment, number, percent, t } from "../i18n/index.js";
 import { difference } from "../text.js";
 import { Bar, Button, Difference } from "./basics.js";
@@ -58,7 +58,7 @@ function Run({ job }) {
       ${job.can_resume && html`<${Button} label=${t("resume")} kind="primary" onClick=${() => act("resume")} />`}</div>
     ${isRunning(job) && html`<${Bar} share=${job.total ? job.done / job.total : null} label=${t("job.finetune")} />
       <p role="status">${job.total ? t("learn.steps", { done: job.done, total: job.total }) : ""} <bdi dir="auto">${job.message}</bdi> ${job.seconds_left ? t("time.left", { time: duration(job.seconds_left) }) : ""}</p>`}
-    ${job.error && html`<p class="problem" role="alert" dir="auto">${job.error.fault} ${job.error.remedy}</p>`}
+    ${job.error && html`<p class="problem" role="alert" dir="auto">${whole(job.error)}</p>`}
     <${Curve} curve=${job.result?.curve} total=${job.total} />
     ${job.result?.comparison && html`<${Comparison} result=${job.result} />`}
   </section>`;

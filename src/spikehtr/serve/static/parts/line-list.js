@@ -3,6 +3,8 @@
 import { html } from "../lib.js";
 import { attempt, settings } from "../state.js";
 import { has, t } from "../i18n/index.js";
+import { removeRegion, shiftRegion } from "../line-actions.js";
+import { Button } from "./basics.js";
 import { LineRow } from "./line-row.js";
 
 const KINDS = ["paragraph", "heading", "caption", "header", "footer", "page-number", "drop-capital", "credit", "floating", "signature-mark", "catch-word",
@@ -14,9 +16,16 @@ function RegionHead({ store, region }) {
     attempt(() => store.edit(() => [{ op: "set_region", region: region.id, version: store.regions.value.find((one) => one.id === region.id)?.version, kind }]));
   };
   const kinds = KINDS.includes(region.kind) ? KINDS : [region.kind, ...KINDS];
+  const last = store.regions.value.length - 1;
+  const at = store.regions.value.indexOf(region);
+  const button = (icon, label, onClick) => html`<${Button} icon=${icon} label=${t(label)} iconOnly kind="quiet" onClick=${onClick} />`;
   return html`<li class="region-head" role="presentation"><select class="region-kind" aria-label=${t("region.kind")} value=${region.kind} onChange=${change}>
     ${kinds.map((kind) => html`<option value=${kind}>${has(`region.${kind}`) ? t(`region.${kind}`) : kind}</option>`)}
-  </select></li>`;
+  </select><span class="region-tools">
+    ${at > 0 && button("up", "region.earlier", () => shiftRegion(store, region.id, -1))}
+    ${at < last && button("down", "region.later", () => shiftRegion(store, region.id, 1))}
+    ${button("trash", "region.delete", () => removeRegion(store, region))}
+  </span></li>`;
 }
 
 function Palette({ control }) {

@@ -65,8 +65,8 @@ function connect(host, store, control, onPick, zoom) {
   };
 }
 
-const ICONS = { select: "select", shape: "shape", draw: "draw", outline: "outline", split: "split" };
-const COMMANDS = { select: "toolSelect", shape: "toolShape", draw: "toolDraw", outline: "toolOutline", split: "toolSplit" };
+const ICONS = { select: "select", shape: "shape", draw: "draw", outline: "outline", region: "region", split: "split" };
+const COMMANDS = { select: "toolSelect", shape: "toolShape", draw: "toolDraw", outline: "toolOutline", region: "toolRegion", split: "toolSplit" };
 
 export const nextLayer = () => (layer.value = LAYERS[(LAYERS.indexOf(layer.value) + 1) % LAYERS.length]);
 

@@ -1,12 +1,13 @@
 // What pointer and keys do on the image: move about, choose, change shapes, draw, cut. Mouse, pen and touch alike.
 
 import { movedWithin, nearestSegment, onPage, simplified } from "../geometry.js";
-import { addLine, reshape, splitAtColumn } from "../line-actions.js";
+import { addLine, addRegion, reshape, splitAtColumn } from "../line-actions.js";
 import { signal } from "../lib.js";
 import { say } from "../state.js";
 import { t } from "../i18n/index.js";
 
-export const TOOLS = ["select", "shape", "draw", "outline", "split"];
+export const TOOLS = ["select", "shape", "draw", "outline", "region", "split"];
+const CLOSED = ["outline", "region"];
 const SLACK = 4; // screen pixels a click may wander
 const NUDGE_PAUSE = 500;
 
@@ -47,12 +48,17 @@ export class Tools {
   refresh() {
     const line = this.pending?.line ?? this.store.line(this.store.active.value);
     if (this.tool.value === "shape") this.shapes.setHandles(line, this.point.value);
-    else if (this.points.length) this.shapes.setDraft(this.points, this.tool.value === "outline");
+    else if (this.points.length) this.shapes.setDraft(this.points, this.isClosed);
     else this.shapes.setHandles(null);
   }
 
   get isDrawing() {
-    return this.tool.value === "draw" || this.tool.value === "outline";
+    return this.tool.value === "draw" || this.isClosed;
+  }
+
+  /** Whether what is drawn is an outline. */
+  get isClosed() {
+    return CLOSED.includes(this.tool.value);
   }
 
   place(event) {
@@ -103,7 +109,7 @@ export class Tools {
     } else if (drag.kind === "freehand") {
       drag.path ??= [drag.from];
       drag.path.push(this.place(event));
-      this.shapes.setDraft([...this.points, ...drag.path], this.tool.value === "outline");
+      this.shapes.setDraft([...this.points, ...drag.path], this.isClosed);
     } else this.reform(drag, this.place(event));
   }
 
@@ -126,7 +132,7 @@ export class Tools {
       const id = this.lineUnder(event);
       this.shapes.setCut(id ? this.store.line(id) : null, this.place(event)[0]);
     } else if (this.isDrawing && this.points.length) {
-      this.shapes.setDraft([...this.points, this.place(event)], this.tool.value === "outline");
+      this.shapes.setDraft([...this.points, this.place(event)], this.isClosed);
     }
   }
 
@@ -225,6 +231,7 @@ export class Tools {
       // A baseline runs from left to right.
       addLine(this.store, points[0][0] <= points[points.length - 1][0] ? points : points.reverse());
     }
+    if (this.tool.value === "region" && points.length >= 3) addRegion(this.store, points);
     const id = this.store.active.value;
     if (this.tool.value === "outline" && points.length >= 3 && id) this.send(id, { polygon: points });
   }
