@@ -150,7 +150,8 @@ class Page:
         return [line for region in self.regions for line in region.lines]
 
     def to_text(self, min_confidence: float = 0.0, confidences: bool = False) -> str:
-        """A line of text a line, an empty one between regions; `[?]` follows words below `min_confidence`.
+        """A line of text a line, an empty one between regions; `[?]` follows words below `min_confidence`. Lines in
+        which nothing was read are left out.
 
         `confidences`: each line begins with its own, and a tab.
         """
@@ -158,7 +159,8 @@ class Page:
         def shown(line: TextLine) -> str:
             return f"{line.confidence:.2f}\t" * confidences + line.marked_text(min_confidence)
 
-        text = "\n\n".join("\n".join(map(shown, region.lines)) for region in self.regions)
+        regions = ([shown(line) for line in region.lines if line.text] for region in self.regions)
+        text = "\n\n".join("\n".join(lines) for lines in regions if lines)
         return text + "\n" if text else ""
 
     def to_page(self, min_confidence: float = 0.0, glyphs: bool = False) -> str:
