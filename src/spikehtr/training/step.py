@@ -43,6 +43,8 @@ def prepare(batch: Batch, config: Config) -> Prepared:
     need = ctc_min_length(batch.targets, batch.target_lengths)
     narrowest = config.model.stride * need
     images, widths = augment(batch.lines(), batch.widths, c.augment, None, narrowest, c.max_width)
+    if images.device.type == "cpu":  # the room that no line grew into would be computed for nothing; a GPU would wait
+        images = images[..., : int(widths.max())]
     return Prepared(images, widths, need, batch.targets, batch.target_lengths)
 
 
