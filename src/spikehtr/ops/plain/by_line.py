@@ -19,15 +19,14 @@ from spikehtr.ops.settings import GELU, LIF, NONE, SILU, Neuron, Norm
 
 
 def serves(x: Tensor, norm: Norm, neuron: Neuron, *others: Tensor | None) -> bool:
-    """Whether `norm_neuron_by_line` takes this: gradients are wanted, on a CPU, of what is not traced or watched."""
+    """Whether `norm_neuron_by_line` takes this: in training, on a CPU, what is not traced or watched."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return False
     if norm.tap is not None or neuron.tap is not None or (neuron.kind == LIF and len(x) > 1) or x.numel() == 0:
         return False
     alike = all(one is None or one.dtype == x.dtype for one in others)
-    wanted = torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in (x, *others))
     usual = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    return wanted and alike and usual and not torch.is_autocast_enabled("cpu")
+    return torch.is_grad_enabled() and alike and usual and not torch.is_autocast_enabled("cpu")
 
 
 def norm_neuron_by_line(
