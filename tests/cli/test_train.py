@@ -177,7 +177,7 @@ def test_fine_tuning_has_a_length_and_a_rate_of_its_own(place, tuned, tmp_path):
     model = load_model(tmp_path / "a" / "best.safetensors").config
     assert (model.training.epochs, model.training.batch_size, model.training.validate_every) == (60, 4, 4)
     assert (model.training.optimizer, model.training.weight_decay, model.training.hold) == ("adamw", 0.05, 0.0)
-    assert "the encoder stays as it is: what it makes of 8 versions of each of the " in done.stdout
+    assert "the encoder stays as it is: what it makes of 20 versions of each of the " in done.stdout
     assert re.search(r"best CER \S+% \(before the first step \S+%\)", done.stdout)
     assert model.training.freeze == "encoder"
     assert model.model == load_model(tuned).config.model

@@ -8,7 +8,7 @@ from spikehtr.config import Config
 from spikehtr.data.batching import Lines
 from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
-from spikehtr.training.frozen import FEW_LINES, VERSIONS, FrozenStep, freeze_remark, suited_freeze
+from spikehtr.training.frozen import FEW_LINES, FrozenStep, freeze_remark, suited_freeze, versions
 from spikehtr.training.loop import TrainingRun
 from spikehtr.training.monitoring import TrainingError
 from spikehtr.training.step import TrainStep
@@ -49,13 +49,14 @@ def test_each_line_is_read_once_a_version_and_the_versions_differ(store, monkeyp
     frozen, _, batch = steps(store)
     calls, tokens = [], frozen._tokens
     monkeypatch.setattr(frozen, "_tokens", lambda given: calls.append(1) or tokens(given))
-    for epoch in range(2 * VERSIONS):
+    frozen.versions = 5
+    for epoch in range(7):
         frozen.epoch = epoch
         frozen(batch, 1e-3, epoch)
-    assert len(calls) == len(frozen.kept) == VERSIONS * len(batch.rows)
+    assert len(calls) == len(frozen.kept) == 5 * len(batch.rows)
     row = int(batch.rows[0])
-    sums = {float(frozen.kept[row, version].tokens.abs().sum()) for version in range(VERSIONS)}
-    assert len(sums) == VERSIONS
+    sums = {float(frozen.kept[row, version].tokens.abs().sum()) for version in range(5)}
+    assert len(sums) == 5
 
 
 def test_the_compiled_encoder_says_what_the_network_s_does(store, monkeypatch):
@@ -82,7 +83,7 @@ def test_a_version_hangs_on_no_other_line(store):
 
 @pytest.mark.parametrize("at", [1, 5])  # while lines are still read anew, and when all are kept
 def test_a_killed_run_goes_on_exactly(store, tmp_path, monkeypatch, at):
-    monkeypatch.setattr("spikehtr.training.frozen.VERSIONS", 2)
+    monkeypatch.setattr("spikehtr.training.frozen.versions", lambda lines: 2)
     whole = run(store, tmp_path / "whole", **FROZEN)
     before = {name: value.clone() for name, value in whole.net.named_parameters()}
     whole.fit()
@@ -112,6 +113,7 @@ def test_a_killed_run_goes_on_exactly(store, tmp_path, monkeypatch, at):
 def test_few_lines_freeze_the_encoder_and_that_is_said(store):
     config = Config().with_overrides(SETTINGS)
     net = build(config.model, 5)
+    assert [versions(lines) for lines in (1, 60, 200, 1000)] == [20, 20, 6, 4]
     assert suited_freeze(net, FEW_LINES) == "encoder"
     assert suited_freeze(net, FEW_LINES + 1) == "nothing"
     assert freeze_remark(config, 60) is None

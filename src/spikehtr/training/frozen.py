@@ -21,9 +21,15 @@ from spikehtr.training.fabric import Fabric
 from spikehtr.training.monitoring import TrainingError
 from spikehtr.training.step import Prepared, TrainStep, prepare
 
-VERSIONS = 8  # of each line
+_MOST_VERSIONS, _LEAST_VERSIONS = 20, 4  # of each line
+_MOST_KEPT = 1200  # lines in all their versions: 0.3 GB at 1,024 px and 256 channels
 FEW_LINES = 200  # up to so many the encoder is frozen by itself
 _LINE_STRIDE, _VERSION_STRIDE, _LARGEST = 7_368_787, 15_485_863, 2**63
+
+
+def versions(lines: int) -> int:
+    """How many versions of each of so many lines are kept."""
+    return min(_MOST_VERSIONS, max(_LEAST_VERSIONS, _MOST_KEPT // lines))
 
 
 class Version(NamedTuple):
@@ -37,13 +43,15 @@ class Version(NamedTuple):
 class FrozenStep(TrainStep):
     """A `TrainStep` of what follows the encoder."""
 
-    def __init__(self, config: Config, net: Network, fabric: Fabric) -> None:
+    def __init__(self, config: Config, net: Network, fabric: Fabric, lines: int = 1) -> None:
+        """`lines`: how many there are to train on."""
         if not isinstance(net, SpikeHTR):
             raise TrainingError(f"training.freeze=encoder is for Spike-HTR, not {net.config.arch}: leave it out")
         if fabric.world_size > 1:
             raise TrainingError("training.freeze=encoder trains on one device: leave --devices and --nodes out")
         net.encoder.requires_grad_(False)
         super().__init__(config, net, fabric)
+        self.versions = versions(lines)
         self.network, self.kept = net, dict[tuple[int, int], Version]()
         self.engine: Engine | None = None  # the compiled encoder, where there is one: it takes a fifth of the time
 
@@ -65,7 +73,7 @@ class FrozenStep(TrainStep):
 
     def _version(self, batch: Batch, place: int) -> Version:
         """This epoch's version of a line, read now if it never was."""
-        row, version = int(batch.rows[place]), self.epoch % VERSIONS
+        row, version = int(batch.rows[place]), self.epoch % self.versions
         if (row, version) not in self.kept:
             seed = self.config.training.seed + row * _LINE_STRIDE + version * _VERSION_STRIDE
             torch.manual_seed(seed % _LARGEST)
@@ -97,6 +105,6 @@ def freeze_remark(config: Config, lines: int) -> str | None:
     if config.training.freeze != "encoder":
         return None
     return (
-        f"the encoder stays as it is: what it makes of {VERSIONS} versions of each of the {lines} lines is kept, and "
-        "only what follows it is trained, much faster; -s training.freeze=nothing trains all of the network"
+        f"the encoder stays as it is: what it makes of {versions(lines)} versions of each of the {lines} lines is "
+        "kept, and only what follows it is trained, much faster; -s training.freeze=nothing trains all of the network"
     )

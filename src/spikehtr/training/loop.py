@@ -77,7 +77,7 @@ class TrainingRun:
         self.net = build(config.model, len(train.charset))
         if start:
             self.net.load_state_dict(start)
-        self.train_step = make_step(config, self.net, self.fabric)
+        self.train_step = make_step(config, self.net, self.fabric, len(train))
         self.optimizer, self.average = self.train_step.optimizer, self.train_step.average
         self.step, self.best = 0, math.inf
         self.start_cer: float | None = None  # of the weights that were begun with, where `validate_start` read them
