@@ -169,18 +169,31 @@ def test_fine_tuning_says_what_becomes_of_the_characters(place, tuned, tmp_path,
 
 def test_fine_tuning_has_a_length_and_a_rate_of_its_own(place, tuned, tmp_path):
     """Not those of the model's own training, which may have gone on for days."""
-    words = ["train", "-d", place / "lines.arrow", "--from", tuned, "--max-steps", 1]
+    words = ["train", "-d", place / "lines.arrow", "--from", tuned, "--max-steps", 1, "--device", "cpu"]
     done = run(*words, "-o", tmp_path / "a")
     assert done.returncode == 0, done.stderr
-    assert "fine-tuning: batches of 16, a learning rate of 0.0003, validated after every 4 epochs" in done.stdout
+    assert "fine-tuning: batches of 4, a learning rate of 0.0003, validated after every 4 epochs" in done.stdout
     assert re.search(r"before the first step: validation CER \S+%", done.stdout)
     model = load_model(tmp_path / "a" / "best.safetensors").config
-    assert (model.training.epochs, model.training.batch_size, model.training.validate_every) == (60, 16, 4)
+    assert (model.training.epochs, model.training.batch_size, model.training.validate_every) == (60, 4, 4)
     assert (model.training.optimizer, model.training.weight_decay, model.training.hold) == ("adamw", 0.05, 0.0)
+    assert "the encoder stays as it is: what it makes of 20 versions of each of the " in done.stdout
+    assert re.search(r"best CER \S+% \(before the first step \S+%\)", done.stdout)
+    assert model.training.freeze == "encoder"
     assert model.model == load_model(tuned).config.model
-    done = run(*words, "-o", tmp_path / "b", "-s", "training.batch_size=3", "-s", "training.epochs=7")
+    kept, start = (load_model(path).net.encoder for path in (tmp_path / "a" / "best.safetensors", tuned))
+    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), start.parameters(), strict=True))
+    changes = ("training.batch_size=3", "training.epochs=7", "training.freeze=nothing")
+    done = run(*words, "-o", tmp_path / "b", *(word for change in changes for word in ("-s", change)))
+    assert "the encoder stays" not in done.stdout
     assert "batches of 3" in done.stdout
     assert load_model(tmp_path / "b" / "best.safetensors").config.training.epochs == 7
+
+
+def test_an_encoder_that_was_never_trained_is_not_frozen(place, tmp_path):
+    done = run(*train(place, tmp_path / "r", "-s", "training.freeze=encoder"))
+    assert done.returncode == 2
+    assert "would keep an encoder that was never trained: add --from MODEL" in done.stderr
 
 
 def test_hand_over_to_another_neuron(place, tuned, tmp_path):

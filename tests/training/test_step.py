@@ -29,6 +29,14 @@ def test_lines_without_ink_lose_their_text_too():
     assert torch.equal(whole.target_lengths, batch.target_lengths)
 
 
+def test_on_a_cpu_no_column_is_kept_that_no_line_needs():
+    config = micro().with_overrides({"data.augment.probability": 1.0, "data.augment.stretch": 0.33})
+    for seed in range(5):
+        torch.manual_seed(seed)
+        found = prepare(lines(config), config)
+        assert found.images.shape[-1] == int(found.widths.max())
+
+
 def test_a_network_learns_that_paper_is_no_text():
     config = micro().with_overrides({"data.augment.blank": 0.99, "data.augment.probability": 0.0})
     torch.manual_seed(0)

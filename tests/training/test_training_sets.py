@@ -46,7 +46,17 @@ def test_lines_without_a_mark_among_marked_ones_are_left_out_and_told(make):
 def test_no_validation_lines_are_told(make):
     store = make(marked={"train": 4, "test": 1})
     assert [len(rows) for rows in split_rows(store)[:2]] == [4, 0]
-    assert split_rows(store).remark == "no line is marked as validation: the last weights are kept, not the best"
+    said = "no line is marked as validation: all 4 are trained on, too few to hold any out to validate"
+    assert split_rows(store).remark.startswith(said)
+
+
+def test_of_lines_marked_as_training_only_some_are_held_out_as_well(make):
+    train, validation, remark = split_rows(make(marked={"train": 20, "test": 1}, plain={"": 5}))
+    assert (len(train), len(validation)) == (20, 5)
+    assert not set(train) & set(validation)
+    assert remark.endswith(
+        "no line is marked as validation: every 5th of 25 is held out to validate (5 lines: a rough guide)"
+    )
 
 
 @pytest.mark.parametrize(

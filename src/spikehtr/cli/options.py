@@ -163,13 +163,13 @@ def check_start(start: Path | None, charset: str | None, preset: str | None, fil
         raise SpikeHTRError("--from takes its settings from the model file: change them by --set, without -p or -c")
 
 
-def fine_tuned(model: Loaded) -> Config:
-    """The settings with which a model is gone on from, but for --set."""
+def fine_tuned(model: Loaded, device: str | None = None) -> Config:
+    """The settings with which a model is gone on from, but for --set; `device` as `pick_device` gives it."""
     from spikehtr.config import DataConfig
-    from spikehtr.config.presets import FINE_TUNING
+    from spikehtr.config.presets import CPU_FINE_TUNING, FINE_TUNING
 
     here = {"data.workers": DataConfig().workers}  # that machine's are not this one's
-    return model.config.with_overrides(FINE_TUNING | here)
+    return model.config.with_overrides(FINE_TUNING | here | (CPU_FINE_TUNING if device == "cpu" else {}))
 
 
 def writable(path: Path, suffix: str = "") -> Path:

@@ -122,8 +122,9 @@ def train(
                 f"-s training.batch_size={preset_size} for those"
             )
 
+    from spikehtr.config import Config
     from spikehtr.training.devices import close_process_group, make_fabric
-    from spikehtr.training.job import Job, run_job
+    from spikehtr.training.job import SETTINGS, Job, run_job
     from spikehtr.weights import load_model
 
     begun = None if data else Job.begun(output)
@@ -133,7 +134,13 @@ def train(
         job = begun
     else:
         if model:
-            config = changed(options.fine_tuned(model), reducer, overrides)
+            # A run keeps what it was begun with, on any device.
+            suited = options.fine_tuned(model, chosen)
+            if resume and (output / SETTINGS).is_file():
+                then = Config.load(output / SETTINGS).training
+                kept = {f"training.{key}": getattr(then, key) for key in ("batch_size", "warmup_epochs")}
+                suited = suited.with_overrides(kept)
+            config = changed(suited, reducer, overrides)
         assert config is not None
         assert data is not None
         mode, limits = charset or "extend", (max_steps, max_minutes)
@@ -156,6 +163,8 @@ def train(
             typer.echo(f"stopped at step {outcome.step} and saved: `{shlex.join(again)}` goes on")
             raise typer.Exit(1)
         score = "no line to validate on; the last weights" if outcome.cer is None else f"best CER {outcome.cer:.2%}"
+        if outcome.cer is not None and outcome.before is not None:
+            score += f" (before the first step {outcome.before:.2%})"
         typer.echo(f"{score}: {output / 'best.safetensors'}; how it went: {outcome.report}")
 
 

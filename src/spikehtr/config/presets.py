@@ -215,8 +215,11 @@ FINE_TUNING: dict[str, Any] = {
     "training.hold": 0.0,
     "training.weight_decay": 0.05,
     "training.validate_every": 4,
+    "training.freeze": "auto",
     "data.train_lines": 0,
 }
+# The same on a CPU, where time runs out before steps do: many small ones, and soon at the full rate.
+CPU_FINE_TUNING: dict[str, Any] = {"training.batch_size": 4, "training.warmup_epochs": 1.0}
 # The most lines a batch has on a CPU, where a preset asks for more. There lines/s do not grow with the batch
 # (docs/how-to/train.md), so that larger ones are but fewer and longer steps.
 CPU_BATCH = 16

@@ -46,6 +46,8 @@ class TrainingConfig(Section):
     """Weight of the firing rate that the norms' scales and shifts lead one to expect."""
     firing_target: Fraction = 0.0
     """Firing rate that has no price; only what is above it is penalised."""
+    freeze: Literal["auto", "nothing", "encoder"] = "auto"
+    """What of a model that is gone on from stays as it is (auto: the encoder, for few lines on a CPU)."""
     validate_every: Count = 1
     """Epochs between two validations; the last epoch is always validated."""
     precision: Literal["auto", "fp32", "bf16", "fp64"] = "auto"

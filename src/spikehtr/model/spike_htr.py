@@ -94,11 +94,14 @@ class SpikeHTR(Network):
 
         `full` keeps L = L0, so that the host need not wait for the longest reduced length.
         """
-        z, lengths = self.encode(images, widths)
-        reduction = self.reduce(z, lengths, min_lengths, full)
+        z, lengths = self.encoder(*self.prepare(images, widths))
+        return self.follow(z, lengths, min_lengths, full)
+
+    def follow(self, z: Tensor, lengths: Tensor, min_lengths: Tensor | None = None, full: bool = False) -> Output:
+        """What follows the encoder: its tokens [T, B, L0, d] and their lengths [B] -> Output."""
+        reduction = self.reduce(self.positions(z, lengths), lengths, min_lengths, full)
         logits, aux_logits = self.decode(reduction.tokens, reduction.lengths)
-        keep_ratio = reduction.lengths / lengths
-        return Output(logits, reduction.lengths, aux_logits, reduction.spans, keep_ratio)
+        return Output(logits, reduction.lengths, aux_logits, reduction.spans, reduction.lengths / lengths)
 
     def encode(self, images: Tensor, widths: Tensor | Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """A batch as `forward` takes it -> tokens with their positions [T, B, L0, d], and their lengths [B]."""

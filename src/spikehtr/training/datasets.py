@@ -41,8 +41,8 @@ class RowSplit(NamedTuple):
 
 def split_rows(store: LineStore) -> RowSplit:
     """Rows as they are marked. A set of several in which nothing is marked is trained on. Where no line is marked as
-    training, those that are not marked at all are trained on, some of them held out to validate if none is marked for
-    that and they are enough. What a model read is no line to validate with."""
+    training, those that are not marked at all are trained on. Where none is marked to validate with, some are held out,
+    if they are enough. What a model read is no line to validate with."""
     train, validation = store.rows("train"), _by_persons(store, store.rows("validation"))
     unmarked, total = store.unmarked(), len(store)
     if len(train):
@@ -52,9 +52,12 @@ def split_rows(store: LineStore) -> RowSplit:
             remarks.append(f"nothing is marked in {names}: all {len(plain)} lines are trained on")
         if len(unmarked) > len(plain):
             remarks.append(f"{len(unmarked) - len(plain)} lines belong to no split and are left out")
-        if not len(validation):
-            remarks.append("no line is marked as validation: the last weights are kept, not the best")
-        return RowSplit(np.sort(np.concatenate([train, plain])), validation, "; ".join(remarks))
+        train = np.sort(np.concatenate([train, plain]))
+        if len(validation):
+            return RowSplit(train, validation, "; ".join(remarks))
+        held, which = _held_out(store, train)
+        remarks.append(f"no line is marked as validation: {which}")
+        return RowSplit(np.setdiff1d(train, held), held, "; ".join(remarks))
     if total and not len(unmarked):
         raise SpikeHTRError(f"all {total} lines are marked as validation or test: mark some as train")
     remark = "no line is marked as training"
@@ -62,18 +65,23 @@ def split_rows(store: LineStore) -> RowSplit:
         remark += f" and {total - len(unmarked)} as validation or test"
     if len(validation):
         return RowSplit(unmarked, validation, f"{remark}: the other {len(unmarked)} are trained on")
-    candidates = _by_persons(store, unmarked)
-    persons, count = len(candidates), len(unmarked)
+    held, which = _held_out(store, unmarked)
+    return RowSplit(np.setdiff1d(unmarked, held), held, f"{remark}: {which}" if len(unmarked) else "")
+
+
+def _held_out(store: LineStore, rows: Indices) -> tuple[Indices, str]:
+    """The rows that are not trained on but validated with, and what is said of that."""
+    candidates = _by_persons(store, rows)
+    persons, count = len(candidates), len(rows)
     if persons < HOLD_OUT_FROM:
         few = "too few to hold any out to validate: no score will be given, and the last weights are kept"
         which = ", " if persons == count else f"; the {persons} that are not a model's: "
-        return RowSplit(unmarked, candidates[:0], f"{remark}: all {count} are trained on{which}{few}" if count else "")
+        return candidates[:0], f"all {count} are trained on{which}{few}"
     every = 5 if persons < _PLENTY else 10
-    held = candidates[every - 1 :: every]
+    held: Indices = candidates[every - 1 :: every]
     which = f"{persons}" if persons == count else f"the {persons} that are not a model's"
     rough = f" ({len(held)} lines: a rough guide)" if len(held) < _ROUGH else ""
-    remark += f": every {every}th of {which} is held out to validate{rough}"
-    return RowSplit(np.setdiff1d(unmarked, held), held, remark)
+    return held, f"every {every}th of {which} is held out to validate{rough}"
 
 
 def _by_persons(store: LineStore, rows: Indices) -> Indices:

@@ -18,6 +18,7 @@ from spikehtr.data.batching import Batch, Indices
 from spikehtr.model.network import Network
 from spikehtr.ops.recording import Recordings
 from spikehtr.training.fabric import Fabric
+from spikehtr.training.frozen import FrozenStep
 from spikehtr.training.optim import kept_buffers, rate_on_device
 from spikehtr.training.step import TrainStep
 
@@ -64,8 +65,11 @@ class RecordedStep(TrainStep):
         return self.graphed_update(rate)
 
 
-def make_step(config: Config, net: Network, fabric: Fabric) -> TrainStep:
-    """Recorded where one GPU trains and `training.cuda_graphs` allows it."""
+def make_step(config: Config, net: Network, fabric: Fabric, lines: int = 1) -> TrainStep:
+    """Recorded where one GPU trains and `training.cuda_graphs` allows it; of a frozen encoder, what it gave is
+    kept. `lines`: how many there are to train on."""
+    if config.training.freeze == "encoder":
+        return FrozenStep(config, net, fabric, lines)
     alone = fabric.world_size == 1 and fabric.device.type == "cuda"
     kind = RecordedStep if alone and config.training.cuda_graphs else TrainStep
     return kind(config, net, fabric)

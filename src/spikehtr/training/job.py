@@ -23,6 +23,7 @@ from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.datasets import TrainingSets, training_sets
 from spikehtr.training.fabric import Fabric
 from spikehtr.training.finetune import Handover, Mode, starting_weights
+from spikehtr.training.frozen import freeze_remark, suited_freeze
 from spikehtr.training.log import Log
 from spikehtr.training.loop import BEST, LogCallback, LogEntry, TrainingRun
 from spikehtr.training.monitoring import ProgressCallback
@@ -98,6 +99,7 @@ class Outcome:
     step: int
     cer: float | None  # of the best model on the validation lines
     report: Path | None
+    before: float | None = None  # of the model it went on from, on the same lines
 
 
 class Ready(NamedTuple):
@@ -144,13 +146,15 @@ def run_job(
 
     `model`: what `job.start` names, where it is loaded already. `beat`: called after every step, to show progress.
     """
-    config = job.config
     if job.start and model is None:
         model = load_model(job.start)
     with fabric.rank_zero_first():  # one process fills the cache, the others find it
         left_out: list[str] = []
         store = open_data(job, reading, left_out.append)
     sets, start = prepare_job(job, store, model, say, left_out)
+    config = _decided(job, len(sets.train), fabric, model)
+    if remark := freeze_remark(config, len(sets.train)):
+        say(remark)
     data = data_record(store, sets)
     run = TrainingRun(
         config,
@@ -205,7 +209,20 @@ def run_job(
 
         say(add_language_model(job.folder, sets, str(fabric.device)))
     fabric.barrier()
-    return Outcome(run.finished, run.step, cer, report)
+    return Outcome(run.finished, run.step, cer, report, run.start_cer)
+
+
+def _decided(job: Job, lines: int, fabric: Fabric, model: Loaded | None) -> Config:
+    """The job's settings with `training.freeze` decided; a run that goes on keeps what it was begun with."""
+    freeze = job.config.training.freeze
+    if freeze == "encoder" and model is None:
+        raise SpikeHTRError("training.freeze=encoder would keep an encoder that was never trained: add --from MODEL")
+    if freeze == "auto" and job.resume and (job.folder / SETTINGS).is_file():
+        freeze = Config.load(job.folder / SETTINGS).training.freeze
+    elif freeze == "auto" and model:
+        alone = fabric.device.type == "cpu" and fabric.world_size == 1
+        freeze = suited_freeze(model.net, lines) if alone and _same_aim(job, model.config) else "nothing"
+    return job.config.with_overrides({"training.freeze": freeze})
 
 
 def _say_what_came_of_it(run: TrainingRun, sets: TrainingSets, start: Handover, say: Callable[[str], None]) -> None:

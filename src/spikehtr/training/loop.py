@@ -77,9 +77,10 @@ class TrainingRun:
         self.net = build(config.model, len(train.charset))
         if start:
             self.net.load_state_dict(start)
-        self.train_step = make_step(config, self.net, self.fabric)
+        self.train_step = make_step(config, self.net, self.fabric, len(train))
         self.optimizer, self.average = self.train_step.optimizer, self.train_step.average
         self.step, self.best = 0, math.inf
+        self.start_cer: float | None = None  # of the weights that were begun with, where `validate_start` read them
         self.seconds, self._since = 0.0, time.monotonic()  # of training, and when they were last counted
         self.stopping = False  # set it, from a signal handler say, to end `fit` after the step under way, saved
         self._halt = False  # the devices have agreed to stop
@@ -132,6 +133,7 @@ class TrainingRun:
         restore(found, self.net, self.optimizer, self.average)
         best = found.state["best"]
         self.step, self.best = found.state["step"], math.inf if best is None else best
+        self.start_cer = found.state.get("start_cer")
         self.seconds, self.schedule.warmed = found.state["seconds"], found.state["warmed"]
         return found.warning
 
@@ -139,6 +141,7 @@ class TrainingRun:
         state: dict[str, Any] = {
             "step": self.step,
             "best": None if math.isinf(self.best) else self.best,
+            "start_cer": self.start_cer,
             "seconds": self.seconds,
             "warmed": self.schedule.warmed,
             "limit": self.schedule.limit,
@@ -152,7 +155,7 @@ class TrainingRun:
 
     def validate_start(self, keep: bool) -> float | None:
         """The validation CER of the weights a run begins with; kept as its best so far, if asked for."""
-        cer = self._validate()
+        cer = self.start_cer = self._validate()
         if cer is not None and keep:
             self.best = cer
             self._save_model(cer, 0)
@@ -246,6 +249,7 @@ class TrainingRun:
         """One optimiser step; the numbers of MEASURED, not yet read back from the device."""
         settings = self.config.training
         rate = self.schedule.rate(self.step, self.progress)
+        self.train_step.epoch = self.step // self.epoch_length
         seed = settings.seed * _SEED_STRIDE + self.step + self.fabric.global_rank * _RANK_STRIDE
         return self.train_step(batch, rate, seed, indices)
 

@@ -48,11 +48,15 @@ def prepare(batch: Batch, config: Config) -> Prepared:
     need = ctc_min_length(batch.targets, batch.target_lengths)
     narrowest = config.model.character_width * need
     images, widths = augment(batch.lines(), batch.widths, c.augment, None, narrowest, c.max_width)
+    if images.device.type == "cpu":  # the room that no line grew into would be computed for nothing; a GPU would wait
+        images = images[..., : int(widths.max())]
     return Prepared(images, widths, need, batch.targets, batch.target_lengths)
 
 
 class TrainStep:
     """A network with its optimiser and its average; called, it takes one step on a batch that is still on the host."""
+
+    epoch = 0  # of the batches that it is called on; who calls it says so
 
     def __init__(self, config: Config, net: Network, fabric: Fabric) -> None:
         self.config, self.net, self.fabric = config, net, fabric
@@ -97,8 +101,14 @@ class TrainStep:
     def loss(self, given: Prepared, indices: Indices | None = None) -> tuple[Tensor, Tensor]:
         """What is minimised, and the numbers of MEASURED but the last."""
         out = self.forward(*given.of(self.net))
+        return self.measure(out, given.targets, given.target_lengths, indices)
+
+    def measure(
+        self, out: Output, targets: Tensor, target_lengths: Tensor, indices: Indices | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """As `loss`, of what the network has said."""
         part = None if indices is None else self._part(out, indices)
-        losses = spike_htr_loss(out, given.targets, given.target_lengths, self.net, self.config.training, part)
+        losses = spike_htr_loss(out, targets, target_lengths, self.net, self.config.training, part)
         parts = (losses.total, losses.main, losses.aux, losses.kl, out.keep_ratio.mean())
         return losses.total, torch.stack([value.detach().float() for value in parts])
 

@@ -7,8 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spikehtr.ops.masks import at_least_fp32, column_mask, shrink
+from spikehtr.ops.plain import by_line
 from spikehtr.ops.plain.neuron import fire
-from spikehtr.ops.settings import Neuron, Norm
+from spikehtr.ops.settings import NONE, Neuron, Norm
+
+_NO_NEURON = Neuron(NONE)
 
 
 def conv2d(
@@ -26,8 +29,17 @@ def conv2d(
     if groups > 1 or not ((pointwise and stride == (1, 1)) or weight.shape[1] <= 3):
         return F.conv2d(x, weight, bias, stride, around, groups=groups)
     columns = x.flatten(2) if pointwise else F.unfold(x, (high, wide), 1, around, stride)  # [N, cin*kh*kw, H'*W']
-    y: Tensor = torch.matmul(weight.flatten(1), columns).unflatten(2, (-(-x.shape[2] // down), -1))
+    y: Tensor = _products(weight.flatten(1), columns).unflatten(2, (-(-x.shape[2] // down), -1))
     return y if bias is None else y + bias[:, None, None].to(y.dtype)
+
+
+def _products(weight: Tensor, columns: Tensor) -> Tensor:
+    """weight [M, K], columns [N, K, P] -> [N, M, P]. `matmul` turns the columns around first, which costs more than the
+    product; a traced graph has it, since it says what is meant."""
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if traced or columns.device.type != "cpu":
+        return torch.matmul(weight, columns)
+    return torch.bmm(weight.expand(len(columns), -1, -1), columns)
 
 
 def depthwise(x: Tensor, weight: Tensor, widths: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -44,6 +56,8 @@ def group_norm(x: Tensor, widths: Tensor, weight: Tensor, bias: Tensor, norm: No
     on the order of the terms, which changes with the padded width. In fp32 that last digit would decide spikes at the
     threshold.
     """
+    if by_line.serves(x, norm, _NO_NEURON, weight, bias):
+        return by_line.norm_neuron_by_line(x, widths, weight, bias, norm, _NO_NEURON)
     wide = at_least_fp32(x)
     grouped = (wide * column_mask(widths, x.shape[-1])).unflatten(2, (norm.groups, -1))  # [T, B, G, C/G, H, W]
     count = widths[:, None] * (grouped.shape[3] * grouped.shape[4])  # [B, 1]
@@ -80,6 +94,9 @@ def norm_neuron(
 
     x, residual [T, B, C, H, W], gain [B]; `sums` are x's, where `depthwise` gave them.
     """
+    fixed = gain is None or not gain.requires_grad
+    if fixed and by_line.serves(x, norm, neuron, weight, bias, alpha, residual):
+        return by_line.norm_neuron_by_line(x, widths, weight, bias, norm, neuron, alpha, residual, gain)
     h = group_norm(x, widths, weight, bias, norm)
     y = fire(h, neuron)
     if alpha is not None:

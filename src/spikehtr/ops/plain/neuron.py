@@ -17,17 +17,53 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.ops.masks import at_least_fp32
 from spikehtr.ops.settings import GELU, LIF, SILU, Neuron
 
+_CHUNK = 1 << 16  # numbers that are worked on together: few enough to stay in a cache
+
+
+def count_spikes(excess: Tensor, burst: int, apart: float) -> Tensor:
+    """How many of `burst` thresholds, `apart` from each other and the first at 0, are reached: same shape."""
+    if burst == 1:
+        return (excess >= 0).to(excess.dtype)
+    if apart > 0 and math.frexp(apart)[0] == 0.5:  # a power of two: to divide by it rounds nothing
+        return (excess * (1 / apart)).floor_().clamp_(-1, burst - 1).add_(1)
+    spikes = torch.zeros_like(excess)
+    for number in range(burst):
+        spikes += excess >= number * apart
+    return spikes
+
+
+def surrogate_slopes(excess: Tensor, surrogate: str, alpha: float, burst: int, apart: float) -> Tensor:
+    """The sum of the surrogate's derivatives at the thresholds of `count_spikes`: same shape."""
+    excess = excess.detach()
+    slopes = torch.empty_like(excess, memory_format=torch.contiguous_format)
+    one = torch.ones((), dtype=excess.dtype, device=excess.device)
+    # A GPU has no cache to stay in, and would wait for each of many small kernels.
+    size = _CHUNK if excess.device.type == "cpu" else max(1, excess.numel())
+    buffer = torch.empty_like(excess.flatten()[:size])
+    steep = math.pi / 2 * alpha if surrogate == "atan" else alpha
+    for part, total in zip(excess.flatten().split(size), slopes.view(-1).split(size), strict=True):
+        scaled, above = part * steep, buffer[: len(part)]
+        for number in range(burst):
+            torch.sub(scaled, number * apart * steep, out=above)
+            if surrogate == "atan":  # derivative of arctan(pi/2 * alpha * x) / pi
+                slope = torch.addcmul(one, above, above, out=above).reciprocal_()
+            else:  # derivative of sigmoid(alpha * x)
+                soft = above.sigmoid_()
+                slope = soft.addcmul_(soft, soft, value=-1).mul_(2)
+            if number:
+                total.add_(slope)
+            else:
+                total.copy_(slope)
+        total.mul_(alpha / 2)
+    return slopes
+
 
 class _Spike(torch.autograd.Function):
-    """Heaviside steps forward, `apart` from each other, one for each spike of a burst; the sum of the surrogate's
-    derivatives at them backward, which is not made to be differentiated again."""
+    """`count_spikes` forward, `surrogate_slopes` backward, which is not made to be differentiated again."""
 
     @staticmethod
     def forward(excess: Tensor, surrogate: str, alpha: float, burst: int, apart: float) -> Tensor:
-        spikes = torch.zeros_like(excess)
-        for number in range(burst):
-            spikes += excess >= number * apart
-        return spikes
+        return count_spikes(excess, burst, apart)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, str, float, int, float], output: Tensor) -> None:
@@ -37,15 +73,8 @@ class _Spike(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         (excess,) = ctx.saved_tensors
-        slopes, above = torch.zeros_like(excess), torch.empty_like(excess)
-        for number in range(ctx.burst):
-            above.copy_(excess).sub_(number * ctx.apart)  # one buffer for all: a new one costs a pass
-            if ctx.surrogate == "atan":  # derivative of arctan(pi/2 * alpha * x) / pi
-                slopes += above.mul_(math.pi / 2 * ctx.alpha).square_().add_(1).reciprocal_()
-            else:  # derivative of sigmoid(alpha * x)
-                soft = above.mul_(ctx.alpha).sigmoid_()
-                slopes += soft * (1 - soft) * 2
-        return slopes.mul_(ctx.alpha / 2).mul_(grad), None, None, None, None
+        slopes = surrogate_slopes(excess, ctx.surrogate, ctx.alpha, ctx.burst, ctx.apart)
+        return slopes.mul_(grad), None, None, None, None
 
 
 def spike(excess: Tensor, surrogate: str = "atan", alpha: float = 2.0, burst: int = 1, apart: float = 0.0) -> Tensor:
@@ -63,13 +92,15 @@ def _lif(drive: Tensor, neuron: Neuron) -> Tensor:
     if drive.dim() == 0 or len(drive) == 0:
         raise SpikeHTRError(f"an input current is [T, ...] with at least one step, not {list(drive.shape)}")
     currents = at_least_fp32(drive)
-    membrane = fired = torch.zeros_like(currents[0])
-    steps = []
-    for current in currents.unbind(0):
+    settings = neuron.surrogate, neuron.sharpness, neuron.burst, neuron.burst_step
+    membrane = currents[0]  # before the first step there is none to leak
+    excess = membrane - neuron.threshold
+    steps = [spike(excess, *settings)]
+    for current in currents[1:].unbind(0):
+        fired = (excess.detach() >= 0).to(excess.dtype)
         membrane = neuron.decay * membrane * (1 - fired) + current
         excess = membrane - neuron.threshold
-        fired = (excess.detach() >= 0).to(excess.dtype)
-        steps.append(spike(excess, neuron.surrogate, neuron.sharpness, neuron.burst, neuron.burst_step))
+        steps.append(spike(excess, *settings))
     return torch.stack(steps).to(drive.dtype)
 
 

@@ -195,6 +195,13 @@ class Engine:
         x, spans = self.reduce(run, tokens)
         return torch.from_numpy(self.decode(run, x).copy()), spans, before
 
+    def encoder_tokens(self, gray: Floats) -> Tensor:
+        """What the network's encoder makes of one line: [H, w] -> [T, L0, d]"""
+        self.library.use_threads(min(self.threads, MOST_A_LINE))
+        z = self.encoder(self._products(), np.ascontiguousarray(gray, np.float32))
+        assert z.dense is not None
+        return torch.from_numpy(z.dense.reshape(z.steps, z.width, z.channels).copy())
+
     def encode(self, run: Products, gray: Floats) -> Map:
         """`SpikeHTR.encode` of one line: [H, w] -> tokens [T, 1, L0, d]"""
         return self._positions(run, self.encoder(run, np.ascontiguousarray(gray, np.float32)))
