@@ -41,6 +41,7 @@ def test_where_the_start_stays_the_best_it_stays_calibrated(tmp_path, monkeypatc
             "lines": 99,
             "ece": {"characters": {"before": 0.2, "after": 0.1}},
         },
+        "expected_error": {"slope": 0.9, "bias": -0.5},
     }
     save_model(start, SpikeHTR(config.model, len(charset)), config, charset, calibrated)
     job = Job(config, [write_lines(tmp_path / "source")], tmp_path / "run", start, max_steps=1)

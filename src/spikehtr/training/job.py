@@ -18,6 +18,7 @@ from spikehtr.data.formats import locate
 from spikehtr.data.store import LineStore
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import make_folder, read_json, write_json
+from spikehtr.results.expected_error import NOTE as ERROR_NOTE
 from spikehtr.training import verdict
 from spikehtr.training.checkpoint import has_checkpoint
 from spikehtr.training.datasets import TrainingSets, training_sets
@@ -204,6 +205,8 @@ def run_job(
         report = finish(job.folder, sets.validation, str(fabric.device), data, environment, job.worst)
     if run.finished and run.is_main and start:
         _say_what_came_of_it(run, sets, start, say)
+    if run.finished and run.is_main and model and ERROR_NOTE in model.notes:  # of hands that neither knows
+        update_notes(job.folder / BEST, {ERROR_NOTE: model.notes[ERROR_NOTE]})
     if run.finished and run.is_main and job.lm:
         from spikehtr.training.language import add_language_model
 
