@@ -12,10 +12,8 @@ from spikehtr.ops.masks import column_mask, shrink, valid_mask
 
 
 class MaskedGroupNorm(nn.Module):
-    """GroupNorm whose mean and variance are taken over a line's own columns (`ops.group_norm`).
-
-    x [T, B, C, H, W], widths [B] -> same shape; values at padded columns are finite and mean nothing.
-    """
+    """GroupNorm over a line's own columns (`ops.group_norm`): x [T, B, C, H, W], widths [B] -> same shape; values at
+    padded columns are finite and mean nothing."""
 
     def __init__(self, channels: int, groups: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -66,9 +64,6 @@ class SharedDropout(nn.Module):
         axes = {"unit": x.dim(), "channel": 3, "line": 2}[self.per]
         keep = 1.0 - self.rate
         return (torch.rand(x.shape[1:axes], device=x.device) < keep).float() / keep
-
-    def extra_repr(self) -> str:
-        return f"rate={self.rate:g}, per={self.per}"
 
 
 def ramp(last: float, count: int) -> list[float]:

@@ -58,10 +58,8 @@ class SpikingLinear(nn.Module):
 
 
 class MatchedMean(nn.Module):
-    """Linear attention's `ops.matched_mean`: spikes q, k, v side by side [T, B, L, 3 d], mask [B, L] -> [T, B, L, d]
-
-    Its denominator counts the spikes that q_i shares with all keys, so y is close to a mean of the matched values.
-    """
+    """Linear attention's `ops.matched_mean`: spikes q, k, v side by side [T, B, L, 3 d], mask [B, L] -> [T, B, L, d].
+    The denominator counts the spikes that q_i shares with all keys: y is close to a mean of the matched values."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()

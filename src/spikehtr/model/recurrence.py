@@ -1,7 +1,4 @@
-"""SR: a spiking recurrence along the line, as token operator. Not of the paper.
-
-A neuron's membrane is carried from token to token as an LSTM carries its cell, and what goes on are spikes.
-"""
+"""SR: a spiking recurrence along the line, as token operator. Not of the paper."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ from spikehtr.config import ModelConfig
 from spikehtr.model.lif import make_neuron
 from spikehtr.model.masking import TokenNorm
 from spikehtr.model.mixer import Branch, Linear, SpikingLinear, norm_and_fire
-
-_LONGEST = 4.0  # the most a leak starts at: then a membrane holds what some 50 tokens gave
 
 
 class SpikingRecurrence(Branch):
@@ -31,7 +26,8 @@ class SpikingRecurrence(Branch):
         self.inp = Linear(dim, 2 * dim)
         with torch.no_grad():  # channels of either direction start with short and with long memories
             ahead, behind = dim // 2, dim - dim // 2
-            self.inp.bias[dim:] = torch.cat([torch.linspace(0, _LONGEST, n) for n in (ahead, behind)])
+            # With a leak of 4 a membrane holds what some 50 tokens gave.
+            self.inp.bias[dim:] = torch.cat([torch.linspace(0, 4.0, n) for n in (ahead, behind)])
         self.state_norm = TokenNorm(dim)
         self.state_neuron = make_neuron(config, self.state_norm, c.burst, c.start_bias)
         self.out = SpikingLinear(config, dim, dim, last=True)
