@@ -10,6 +10,7 @@ from cli_help import run
 
 from pages_help import TEXTS, save_random, simple_page
 
+HOW = ("--device", "cpu", "--segmenter", "rules")
 SHORT = ("--max-steps", 2, "-s", "data.workers=0", "-s", "training.batch_size=4", "--device", "cpu", "--worst", 0)
 LINE = re.compile(r"<TextLine .*?</TextLine>|<TextLine .*?/>", re.DOTALL)
 
@@ -44,7 +45,7 @@ def results(place, form):
 
 
 def transcribe(place, form, folder, model="model.safetensors"):
-    done = run("transcribe", place / folder, "-m", place / model, "-f", form, "-o", place / folder, "--device", "cpu")
+    done = run("transcribe", place / folder, "-m", place / model, "-f", form, "-o", place / folder, *HOW)
     assert done.returncode == 0, done.stderr
     return sorted((place / folder).glob("*.xml"))
 
@@ -52,7 +53,7 @@ def transcribe(place, form, folder, model="model.safetensors"):
 def read_again(place, form, model, written):
     """The very command that wrote the results which a person has corrected since: it leaves each, and says so."""
     scans = sorted((place / "scans").glob("*.png"))
-    done = run("transcribe", *scans, "-m", place / model, "-f", form, "-o", place / "scans", "--device", "cpu")
+    done = run("transcribe", *scans, "-m", place / model, "-f", form, "-o", place / "scans", *HOW)
     assert done.returncode == 1, done.stderr
     named = "".join(f"\n  {file}" for file in written)
     assert re.search(rf"2 results left alone, changed since written \(.*\):{re.escape(named)}\n", done.stderr)
@@ -163,7 +164,7 @@ def test_a_page_is_confirmed_by_a_word_in_its_file(place):
 
 def test_lines_with_given_ids_come_back_from_a_program_that_drops_all_notes(place):
     """Lines found by eScriptorium: their ids must stay, and it writes ids and texts alone."""
-    found = run("transcribe", place / "rest", "--lines-only", "-o", place / "rest")
+    found = run("transcribe", place / "rest", "--lines-only", "-o", place / "rest", *HOW)
     assert found.returncode == 0, found.stderr
     (page,) = (place / "rest").glob("*.xml")
     page.write_text(re.sub(r'id="r1l(\d+)"', r'id="eSc_line_\1"', page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -104,7 +104,8 @@ def test_a_run_that_goes_on_is_the_one_that_was_begun(tmp_path, monkeypatch):
     job = Job(config, sources, tmp_path / "run", start, "keep", 1, None, False, True, True, 7, 3, None)
     job.claim_folder()
     run_job(job, make_fabric(), lambda _: None)
-    assert Job.begun(job.folder) == replace(job, data=[str(sources[0])], resume=True)
+    decided = config.with_overrides({"training.freeze": "encoder"})  # by the run, which goes on so
+    assert Job.begun(job.folder) == replace(job, config=decided, data=[str(sources[0])], resume=True)
     for name in ("last.safetensors", "previous.safetensors"):
         (job.folder / name).unlink(missing_ok=True)
     assert not Job.begun(job.folder).resume  # stopped before its first checkpoint: from the beginning

@@ -96,7 +96,7 @@ def _lif(drive: Tensor, neuron: Neuron) -> Tensor:
     membrane = currents[0]  # before the first step there is none to leak
     excess = membrane - neuron.threshold
     steps = [spike(excess, *settings)]
-    for current in currents[1:].unbind(0):
+    for current in currents.unbind(0)[1:]:  # an exported program cannot hold an unbinding into nothing
         fired = (excess.detach() >= 0).to(excess.dtype)
         membrane = neuron.decay * membrane * (1 - fired) + current
         excess = membrane - neuron.threshold
