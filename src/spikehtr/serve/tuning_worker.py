@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spikehtr.config.presets import FINE_TUNING
+from spikehtr.config.presets import CPU_FINE_TUNING, FINE_TUNING
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
 from spikehtr.errors import SpikeHTRError
@@ -63,7 +63,8 @@ def train(folder: Path, plan: dict[str, Any]) -> bool:
     if (folder / RUN / "job.json").is_file():
         job = Job.begun(folder / RUN)
     else:
-        config = model.config.with_overrides(FINE_TUNING | {"data.workers": 0})
+        suited = CPU_FINE_TUNING if plan["device"] == "cpu" else {}
+        config = model.config.with_overrides(FINE_TUNING | suited | {"data.workers": 0})
         steps = None if plan["steps"] is None else int(plan["steps"])
         limits: dict[str, Any] = {"max_steps": steps, "max_minutes": plan["minutes"]}
         job = Job(
