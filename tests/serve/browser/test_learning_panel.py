@@ -37,7 +37,7 @@ def test_a_model_learns_and_is_compared_and_corrected_text_stays(
     tab.wait_for_selector(".comparison", timeout=240_000)
     assert tab.inner_text(".scores th:last-child") == "New model"
     assert tab.locator(".curve circle").count() >= 1
-    assert "ours" in tab.inner_text(".models")
+    tab.wait_for_function("() => document.querySelector('.models').innerText.includes('ours')")
     result = next(job for job in ask(f"{url}/api/jobs")["jobs"] if job["kind"] == "finetune")["result"]
     assert tab.locator(".examples tbody tr").count() == len(result["examples"])
 
