@@ -8,6 +8,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -140,6 +141,8 @@ def test_split_and_join_share_out_text_and_outline(browser: Browser) -> None:
     joined = browser.edit(1, join)
     assert joined["deleted"] == [right["id"]]
     assert joined["lines"][0]["text"] == "left right"
+    baseline = joined["lines"][0]["baseline"]
+    assert all(a != b for a, b in pairwise(baseline))  # where it was cut it has one point: a file keeps no more
 
 
 def test_lines_and_regions_are_drawn_moved_and_deleted(tmp_path: Path) -> None:

@@ -89,9 +89,10 @@ def join(draft: Draft, op: Op) -> None:
         draft.take_out(name)
         del draft.state.lines[name]
     polygon = line_shapes.joined_polygons([part["polygon"] for part in every])
+    baseline = [point for part in sorted(every, key=_left) for point in part["baseline"]]
     draft.change_line(
         first,
-        baseline=[point for part in sorted(every, key=_left) for point in part["baseline"]],
+        baseline=line_shapes.clipped(baseline, draft.width, draft.height),
         polygon=line_shapes.clipped(polygon, draft.width, draft.height),
         text=text,
         by=by,
