@@ -45,8 +45,7 @@ def test_a_model_learns_and_is_compared_and_corrected_text_stays(
     # Nothing changes until the person says so; corrected lines never.
     tab.click("text=Use this model")
     until(lambda: ask(f"{url}/api/settings")["model"] == "ours", "the model in use")
-    tab.focus("text=Read uncorrected lines again")
-    tab.keyboard.press("Enter")
+    tab.press("button:has-text('Read uncorrected lines again')", "Enter")
     until(
         lambda: all(line["reading"]["model"] == "ours" for line in lines_of(url, 3)),
         "page 3 read by the new model",
