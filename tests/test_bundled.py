@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from conftest import LINES
 from spikehtr import Recognizer
-from spikehtr.assets import CARD, MODEL, SAMPLE_PAGE, SAMPLE_TEXT
+from spikehtr.assets import CARD, MODEL, SAMPLE_PAGE, SAMPLE_TEXT, SEGMENTER, SEGMENTER_CARD
 from spikehtr.cli import app
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.segment.network_weights import line_network_header
 from spikehtr.weights import BUNDLED, load_header, load_model, update_notes
 
 
@@ -40,6 +41,17 @@ def test_its_card_names_its_sources_and_gives_the_rates_that_its_file_notes():
         cells = next(row for row in card.splitlines() if row.startswith(f"| {name} |"))
         rates = [f"{notes['cer'][split][name]:.2%}" for split in ("validation", "test")]
         assert re.findall(r"([\d.]+%) \[", cells) == rates
+
+
+def test_the_line_network_is_small_and_its_card_names_its_sources():
+    assert SEGMENTER.stat().st_size < 4e6
+    about = line_network_header(SEGMENTER)
+    card = SEGMENTER_CARD.read_text(encoding="utf-8")
+    assert set(about["attribution"]) == set(about["collections"])
+    for name, one in about["attribution"].items():
+        assert all(one[field] in card for field in ("title", "authors", "source", "licence")), name
+        assert one["licence"].startswith("CC-BY 4.0"), name
+    assert about["command"] in card
 
 
 @pytest.mark.slow  # reading: the test of the sample page; rates: tests/evaluation

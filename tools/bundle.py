@@ -28,7 +28,10 @@ LARGEST = 20e6  # bytes
 
 def read_attribution(file: Path, sets: list[str]) -> dict[str, dict[str, str]]:
     """What there is to say of each set, from a list of sources."""
-    sections = re.split(r"^### +", file.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    # Catalogues have escaped letters, in people's names too.
+    escaped = re.compile(r"\\x([0-9A-Fa-f]{2})|\\u([0-9A-Fa-f]{4})")
+    text = escaped.sub(lambda found: chr(int(found[1] or found[2], 16)), file.read_text(encoding="utf-8"))
+    sections = re.split(r"^### +", text, flags=re.MULTILINE)[1:]
     found = {
         text.splitlines()[0].strip(): dict(re.findall(r"^- (\w+): *(\S.*)$", text, re.MULTILINE)) for text in sections
     }

@@ -11,5 +11,6 @@ SAMPLE_TEXT = HERE / "sample-page.txt"  # what stands on it: a line a line, an e
 FONTS = HERE / "fonts"
 MODEL = HERE / "model.safetensors"  # the bundled model (tools/bundle.py put it there)
 LANGUAGE_MODEL = HERE / "language-model.safetensors"  # made of the texts the bundled model was trained on
-SEGMENTER = HERE / "segmenter.safetensors"  # the bundled line network
+SEGMENTER = HERE / "segmenter.safetensors"  # the bundled line network (tools/bundle_segmenter.py put it there)
+SEGMENTER_CARD = HERE / "segmenter.md"
 CARD = HERE / "model.md"  # and what there is to say of it
