@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "spikehtr"
 # From the bottom up; a name stands for itself and all below it. A module may import its own layer and those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("assets", "config", "errors", "files", "plotting", "report", "text", "version"),
+    ("architectures", "assets", "config", "errors", "files", "plotting", "report", "text", "version"),
     ("ops",),
     ("baselines", "model", "registry"),
     ("data", "decoding", "readers", "results", "weights"),

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from spikehtr.cli import app
 from spikehtr.config import Config
-from spikehtr.config.model_section import Section
+from spikehtr.config.section import Section
 from spikehtr.files import whole_file
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

@@ -3,25 +3,14 @@
 import torch
 
 from spikehtr.config import Config
+from spikehtr.config.baseline_section import AUTOREGRESSIVE, GRIDS
 from spikehtr.registry import build
 
-ARCHS = (
-    "cnn-blstm",
-    "crnn",
-    "gated-crnn",
-    "retsinas",
-    "gfcn",
-    "van",
-    "span",
-    "origaminet",
-    "htr-vt",
-    "htr-convtext",
-    "kraken",
-)
+SPELLING = AUTOREGRESSIVE
+ARCHS = tuple(name for name in GRIDS if name not in SPELLING)
 LABELS = 7
 # Of the width, where an eighth of it is hardly a network: ReLUs of two channels may all be at rest.
 SCALES = {"gfcn": 1 / 4, "van": 1 / 2, "dan": 1 / 4, "origaminet": 1 / 16}
-SPELLING = ("par", "dan")  # character by character, not by CTC
 LONG = ("gfcn", "span", "origaminet", "htr-convtext")  # take seconds to train even so
 
 

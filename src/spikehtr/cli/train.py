@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from spikehtr.architectures import Arch
 from spikehtr.cli import options
 from spikehtr.cli.progress import training_progress
 from spikehtr.errors import SpikeHTRError
@@ -37,24 +38,7 @@ def train(
     file: options.ConfigFile = None,
     overrides: options.Overrides = None,
     arch: Annotated[
-        Optional[
-            Literal[
-                "spike-htr",
-                "cnn-blstm",
-                "crnn",
-                "gated-crnn",
-                "retsinas",
-                "gfcn",
-                "van",
-                "span",
-                "origaminet",
-                "htr-vt",
-                "htr-convtext",
-                "kraken",
-                "par",
-                "dan",
-            ]
-        ],
+        Optional[Arch],
         typer.Option("--arch", help="The network: Spike-HTR (the default), or a baseline with its own settings."),
     ] = None,
     reducer: Annotated[

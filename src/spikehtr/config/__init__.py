@@ -1,8 +1,8 @@
 """Everything that can be set: one strict tree of model, data and training, as Python, YAML and command-line text."""
 
+from spikehtr.config.baseline_section import BaselineConfig
 from spikehtr.config.data_section import AugmentConfig, DataConfig
 from spikehtr.config.model_section import (
-    BaselineConfig,
     EncoderConfig,
     InkCoderConfig,
     LIFConfig,

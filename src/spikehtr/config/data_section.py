@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from spikehtr.config.model_section import BelowOne, Count, Fraction, NonNegative, Section
+from spikehtr.config.section import BelowOne, Count, Fraction, NonNegative, Section
 
 
 class AugmentConfig(Section):

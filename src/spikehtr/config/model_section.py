@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-BelowOne = Annotated[float, Field(ge=0.0, lt=1.0)]
-OpenFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-NonNegative = Annotated[float, Field(ge=0.0)]
-Count = Annotated[int, Field(ge=1)]
+from spikehtr.architectures import Arch
+from spikehtr.config.baseline_section import AUTOREGRESSIVE, GRIDS, BaselineConfig
+from spikehtr.config.section import BelowOne, Count, Fraction, NonNegative, OpenFraction, Positive, Section
+
 Burst = Annotated[int, Field(ge=1, le=8)]
 Neurons = Literal["all", "read"]
 Stride = Annotated[tuple[Literal[1, 2, 4], Literal[1, 2, 4]], Field(strict=False)]  # height, width
@@ -25,23 +23,6 @@ TOKEN_OPERATORS = {  # of the mixer, by their letters: module and class, importe
     "QK": ("spikehtr.model.mixer", "QKMix"),
     "LK": ("spikehtr.model.mixer", "LargeKernel"),
     "SR": ("spikehtr.model.recurrence", "SpikingRecurrence"),
-}
-# Of the baselines: pixels a token, and what the height must be a multiple of.
-_AUTOREGRESSIVE = ("par", "dan")  # they spell a line character by character
-_GRIDS = {
-    "cnn-blstm": (8, 8),
-    "crnn": (4, 4),
-    "gated-crnn": (4, 32),
-    "retsinas": (8, 16),
-    "gfcn": (4, 32),
-    "van": (8, 32),
-    "span": (8, 32),
-    "origaminet": (4, 4),
-    "htr-vt": (4, 1),
-    "htr-convtext": (4, 1),
-    "kraken": (8, 8),
-    "par": (16, 32),
-    "dan": (8, 32),
 }
 _LAYOUTS = ("auto", *(f"all-{letters}" for letters in TOKEN_OPERATORS))
 
@@ -58,10 +39,6 @@ Block = Annotated[
     WithJsonSchema({"enum": [*TOKEN_OPERATORS]}),
 ]
 Layout = Annotated[str, AfterValidator(lambda value: _one_of(value, _LAYOUTS)), WithJsonSchema({"enum": [*_LAYOUTS]})]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class LIFConfig(Section):
@@ -258,47 +235,13 @@ class MixerConfig(Section):
         return (self.layout.removeprefix("all-"),) * len(self.blocks)
 
 
-class BaselineConfig(Section):
-    """The recognisers to compare with."""
-
-    scale: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Factor of every width: 1 as published, less for quick trials."""
-    dropout: Fraction = 1.0
-    """Share of the published dropout rates; 0 switches dropout off."""
-    mask_ratio: BelowOne = 0.4
-    """HTR-VT, HTR-ConvText: share of the tokens that is masked in training."""
-    mask_span: Count = 8
-    """HTR-VT, HTR-ConvText: how many neighbouring tokens are masked together."""
-    context_weight: NonNegative = 0.2
-    """HTR-ConvText: weight of the loss by which each character is told from those around it, in training only."""
-    teacher_noise: BelowOne = 0.0
-    """PAR, DAN: share of the characters before one that training shows as others than they are."""
-    label_smoothing: BelowOne = 0.0
-    """PAR, DAN: how much of a character's probability training gives to all others."""
-
-
 class ModelConfig(Section):
     """Everything that shapes the network. Enough, with the charset, to rebuild it.
 
     A baseline (`arch`) reads in_channels, height, max_width, reducer and baseline; the rest is Spike-HTR's own.
     """
 
-    arch: Literal[
-        "spike-htr",
-        "cnn-blstm",
-        "crnn",
-        "gated-crnn",
-        "retsinas",
-        "gfcn",
-        "van",
-        "span",
-        "origaminet",
-        "htr-vt",
-        "htr-convtext",
-        "kraken",
-        "par",
-        "dan",
-    ] = "spike-htr"
+    arch: Arch = "spike-htr"
     """The network: Spike-HTR or a baseline."""
     dim: Count = 768
     """Width d of the mixer; the 2D stages are d/4, d/2 and d wide unless encoder.channels says otherwise."""
@@ -330,12 +273,12 @@ class ModelConfig(Section):
     @property
     def stride(self) -> int:
         """Pixels a token, before reduction: a line of w pixels has ceil(w / stride) tokens."""
-        return 4 if self.arch == "spike-htr" else _GRIDS[self.arch][0]
+        return 4 if self.arch == "spike-htr" else GRIDS[self.arch][0]
 
     @property
     def character_width(self) -> int:
         """Pixels that a character takes at least: CTC needs a token for each, other networks have no use for less."""
-        return 4 if self.arch in _AUTOREGRESSIVE else self.stride
+        return 4 if self.arch in AUTOREGRESSIVE else self.stride
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -353,9 +296,9 @@ class ModelConfig(Section):
             if round(ratio * width) < 1:
                 raise ValueError(f"{name} {ratio} leaves no channel of {width}")
         rows = math.prod(stride[0] for stride in (self.encoder.stem_stride, *self.encoder.strides))
-        rows = rows if self.arch == "spike-htr" else _GRIDS[self.arch][1]
+        rows = rows if self.arch == "spike-htr" else GRIDS[self.arch][1]
         if self.height % rows:
             raise ValueError(f"height must be a multiple of {rows}, the product of the encoder's strides")
-        if self.arch in _AUTOREGRESSIVE and self.reducer.mode != "none":
+        if self.arch in AUTOREGRESSIVE and self.reducer.mode != "none":
             raise ValueError(f"reducer.mode must be none: {self.arch} has no CTC head, whose blanks could be merged")
         return self

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from spikehtr.config.model_section import Count, Fraction, NonNegative, Positive, Section
+from spikehtr.config.section import Count, Fraction, NonNegative, Positive, Section
 
 
 class TrainingConfig(Section):

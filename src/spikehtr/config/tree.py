@@ -2,7 +2,8 @@
 
 The same tree is a YAML file, dotted command-line overrides and the header of a weight file. An unknown key is an
 error that names the nearest valid one. Defaults are the paper's values (base tier, Tables 8-10). The sections stand in
-`model_section.py`, `data_section.py` and `training_section.py`.
+`model_section.py` (`baseline_section.py` for the recognisers to compare with), `data_section.py` and
+`training_section.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ import yaml
 from pydantic import BaseModel, ValidationError, model_validator
 
 from spikehtr.config.data_section import DataConfig
-from spikehtr.config.model_section import (
-    ModelConfig,
-    Section,
-)
+from spikehtr.config.model_section import ModelConfig
 from spikehtr.config.parsing import ConfigError, did_you_mean, explain, load_yaml, parse_override, unknown_key
 from spikehtr.config.presets import BASELINES, PRESETS, TIERS
+from spikehtr.config.section import Section
 from spikehtr.config.training_section import TrainingConfig
 from spikehtr.files import whole_file
 

@@ -103,7 +103,7 @@ def expected_firing(net: nn.Module) -> Tensor:
         assert isinstance(norm.bias, Tensor)
         alike[layer.config.threshold, layer.config.burst_step, layer.burst].append((norm.weight, norm.bias))
     rates = [torch.zeros((), device=next(net.parameters()).device)]
-    for (threshold, step, burst), norms in alike.items():  # of many layers at once, or it would be many tiny kernels
+    for (threshold, step, burst), norms in alike.items():  # of many layers at once, or it would be many tiny operations
         weight, bias = (torch.cat(values) for values in zip(*norms, strict=True))
         parts = torch.cat([torch.full_like(values, 1 / len(values)) for values, _ in norms])
         short = threshold + step * torch.arange(burst, device=bias.device)[:, None] - bias  # of each spike of a burst
