@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from training_help import SETTINGS, Killed, run
+from training_help import SETTINGS, kill_at, run
 
 from spikehtr.config import Config
 from spikehtr.data.batching import Lines
 from spikehtr.registry import build
 from spikehtr.training.devices import make_fabric
 from spikehtr.training.frozen import FEW_LINES, FrozenStep, freeze_remark, suited_freeze, versions
-from spikehtr.training.loop import TrainingRun
 from spikehtr.training.monitoring import TrainingError
 from spikehtr.training.step import TrainStep
 
@@ -91,17 +90,8 @@ def test_a_killed_run_goes_on_exactly(store, tmp_path, monkeypatch, at):
     changed = {name.partition(".")[0] for name in before if not torch.equal(before[name], after[name])}
     assert "encoder" not in changed
     assert {"mixer", "head"} <= changed
-    killed, step = run(store, tmp_path / "killed", **FROZEN), TrainingRun._train_on
-
-    def until(self, batch, indices):
-        if self.step == at:
-            raise Killed
-        return step(self, batch, indices)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingRun, "_train_on", until)
-        with pytest.raises(Killed):
-            killed.fit(save_every=1)
+    killed = run(store, tmp_path / "killed", **FROZEN)
+    kill_at(killed, at, monkeypatch)
     resumed = run(store, tmp_path / "killed", **FROZEN)
     resumed.resume()
     assert resumed.step == at

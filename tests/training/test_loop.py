@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from training_help import Epochs, Killed, run
+from training_help import Epochs, Killed, kill_at, run
 
 from spikehtr import Recognizer
 from spikehtr.data.batching import Lines
@@ -35,17 +35,7 @@ def test_every_step_and_every_validation_shows_life(store, tmp_path):
 def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, whole, tmp_path, at, monkeypatch):
     whole, _ = whole
     killed = run(store, tmp_path / "killed")
-    step = TrainingRun._train_on
-
-    def until(self, batch, indices):
-        if self.step == at:
-            raise Killed
-        return step(self, batch, indices)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingRun, "_train_on", until)
-        with pytest.raises(Killed):
-            killed.fit(save_every=1)
+    kill_at(killed, at, monkeypatch)
     resumed = run(store, tmp_path / "killed")
     resumed.resume()
     assert resumed.step == at

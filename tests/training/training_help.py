@@ -1,5 +1,7 @@
 """What training tests share: settings of a network that learns in seconds, lines, and a run."""
 
+import pytest
+
 from conftest import MICRO
 from spikehtr.config import Config
 from spikehtr.data.batching import Lines
@@ -36,3 +38,18 @@ class Epochs(list):
 
 class Killed(BaseException):
     """Stands for kill -9: nothing is caught, nothing is tidied up."""
+
+
+def kill_at(killed, at, monkeypatch):
+    """Train until the step of this number would begin."""
+    step = TrainingRun._train_on
+
+    def until(self, batch, indices):
+        if self.step == at:
+            raise Killed
+        return step(self, batch, indices)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingRun, "_train_on", until)
+        with pytest.raises(Killed):
+            killed.fit(save_every=1)

@@ -19,7 +19,7 @@ from spikehtr.ops.settings import GELU, LIF, NONE, SILU, Neuron, Norm
 
 
 def serves(x: Tensor, norm: Norm, neuron: Neuron, *others: Tensor | None) -> bool:
-    """Whether `norm_neuron_by_line` takes this: in training, on a CPU, what is not traced or watched."""
+    """Whether `norm_neuron_by_line` takes this: on a CPU, where gradients are wanted, what is not traced or watched."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return False
     if norm.tap is not None or neuron.tap is not None or (neuron.kind == LIF and len(x) > 1) or x.numel() == 0:
