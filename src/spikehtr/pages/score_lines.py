@@ -40,11 +40,11 @@ class Score(NamedTuple):
         return 2 * self.recall * self.precision / total if total else 0.0
 
 
-def score(true: Sequence[Line], found: Sequence[Line]) -> Score:
-    """Baselines of one page."""
+def score(true: Sequence[Line], found: Sequence[Line], cover: Cover | None = None) -> Score:
+    """Baselines of one page; `cover` of the two where it is known."""
     if not len(true) or not len(found):
         return Score(float(not true), float(not found), float(not true), [])
-    cover = cover_of([resample(line) for line in true], [resample(line) for line in found])
+    cover = cover or cover_of([resample(line) for line in true], [resample(line) for line in found])
     recall, forth, back = cover.recall.mean(), cover.forth, cover.back
     precision = sum(back[i, j] for i, j in _pairs(back, 1e-9)) / len(found)
     matches = _pairs(np.minimum(back, forth), WHOLE)
@@ -64,19 +64,24 @@ def tolerances_of(lines: Sequence[Points]) -> Points:
 
     No line's distance counts for more than one and a half times the median: a heading far from the text is no easier.
     """
+    ordered = [line[np.argsort(line[:, 0], kind="stable")] for line in lines]
+    left, right = (np.array([line[end, 0] for line in ordered]) for end in (0, -1))
     distances = []
-    for line in lines:
-        near = [apart for other in lines if other is not line and (apart := _apart(line, other)) is not None]
-        distances.append(min(near, default=np.nan))
+    for number, line in enumerate(lines):
+        beside = np.flatnonzero((left <= right[number]) & (right >= left[number])).tolist()
+        near = [_apart(line, ordered[other]) for other in beside if other != number]
+        distances.append(min((apart for apart in near if apart is not None), default=np.nan))
     usual = float(np.nanmedian(distances)) if np.isfinite(distances).any() else ALONE
     tolerances: Points = SHARE * np.minimum(np.nan_to_num(np.array(distances), nan=usual), 1.5 * usual)
     return tolerances
 
 
 def _apart(line: Points, other: Points) -> float | None:
-    """The mean height between two lines where one is above the other; None where neither is, or both are one row."""
-    order = np.argsort(other[:, 0], kind="stable")
-    xs, ys = other[order].T
+    """The mean height between a line and another, whose points are ordered by x, where one is above the other.
+
+    None where neither is, or both are one row.
+    """
+    xs, ys = other.T
     inside = (line[:, 0] >= xs[0]) & (line[:, 0] <= xs[-1])
     if not inside.any():
         return None

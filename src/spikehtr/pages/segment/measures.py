@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spikehtr.pages.score_lines import WHOLE, cover_of, resample, score
+from spikehtr.pages.score_lines import WHOLE, Cover, cover_of, resample, score
 
 PART = 0.1  # share of a true line that a piece must cover to count as a part of it
 TOUCHED = 0.3  # share covered from which a line is not missed, or not false
@@ -31,8 +31,9 @@ class PageScore(NamedTuple):
 
 def page_score(true: Sequence[Any], found: Sequence[Any]) -> PageScore:
     """Baselines of one page, both in reading order."""
-    base = score(true, found)
-    split, merged, missed, false = _faults(true, found)
+    cover = cover_of([resample(line) for line in true], [resample(line) for line in found]) if true and found else None
+    base = score(true, found, cover)
+    split, merged, missed, false = _faults(cover, bool(true), bool(found))
     disorder, jumps = order_errors([other for _, other in sorted(base.matches)])
     f = base.f_value
     return PageScore(
@@ -40,10 +41,10 @@ def page_score(true: Sequence[Any], found: Sequence[Any]) -> PageScore:
     )
 
 
-def _faults(true: Sequence[Any], found: Sequence[Any]) -> tuple[float, float, float, float]:
-    if not true or not found:
-        return 0.0, 0.0, float(bool(true)), float(bool(found))
-    _, forth, back = cover_of([resample(line) for line in true], [resample(line) for line in found])
+def _faults(cover: Cover | None, true: bool, found: bool) -> tuple[float, float, float, float]:
+    if cover is None:
+        return 0.0, 0.0, float(true), float(found)
+    _, forth, back = cover
     on_one = (back >= WHOLE) & (forth >= PART)
     split = (on_one.sum(1) > 1).mean()
     over = forth >= WHOLE
