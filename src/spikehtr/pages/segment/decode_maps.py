@@ -1,4 +1,4 @@
-"""From the network's maps to lines: crests of the baseline map, cut at ends, linked over gaps, with their heights.
+"""From the network's maps to lines: crests of the baseline map, cut at ends, linked over gaps, alike in columns.
 
 Everything is done for all pixels or all pieces at once; nothing loops over pixels. Coordinates are pixels of the
 network's input.
@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from spikehtr.pages.segment.agree_columns import agree_on_columns
 from spikehtr.pages.segment.labels import up
 from spikehtr.pages.segment.line_network import COARSE, FINE, UNIT
 
@@ -109,7 +110,8 @@ def decode(maps: Probabilities, options: DecodeOptions | None = None) -> list[De
         heights = (tall.T if across else tall) / FINE
         pieces = _crests(fine, allowed.T if across else allowed, heights, options)
         if len(pieces.bounds) > 1:
-            found = _finish(_linked(pieces, fine, heights, options), maps, across, options)
+            chains = agree_on_columns(_linked(pieces, fine, heights, options), fine[1:3].max(0), heights, options.gap)
+            found = _finish(chains, maps, across, options)
             lines += _without_doubles(found, int(across), options)
     return sorted(lines, key=lambda line: float(line.points[:, 1].mean()))
 
