@@ -15,6 +15,7 @@ from spikehtr.pages.given import LinePlace, RegionPlace
 from spikehtr.pages.page_lines import ReadBy, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.quarter_turns import quarter_of_given
 from spikehtr.pages.segmenters import segmenter
+from spikehtr.results.expected_error import ErrorEstimate
 from spikehtr.results.line import Line
 from spikehtr.results.page import TextLine
 from spikehtr.serve import line_shapes
@@ -22,6 +23,7 @@ from spikehtr.serve.documents import NEW_LINE, NEW_REGION, Entity, PageState, is
 from spikehtr.serve.draft import plain
 from spikehtr.serve.jobs import BackgroundJob, Cancelled
 from spikehtr.serve.line_pool import Ticket
+from spikehtr.serve.page_errors import judged
 
 if TYPE_CHECKING:
     from spikehtr.recognizer import Recognizer
@@ -88,8 +90,8 @@ def _pairs(points: line_shapes.Points) -> tuple[tuple[float, float], ...]:
     return tuple((float(x), float(y)) for x, y in points)
 
 
-def reading_of(text_line: TextLine, line: Line, model: str) -> Entity:
-    """What is kept of a reading: the text, and each character with its probability and box."""
+def reading_of(text_line: TextLine, line: Line, model: str, estimate: ErrorEstimate | None = None) -> Entity:
+    """What is kept of a reading: the text, each character with its probability and box, and what tells its errors."""
     spaces = iter([c.confidence for i, c in enumerate(line.characters) if _begins_space(line, i)])
     characters: list[list[Any]] = []
     if line.characters and line.characters[0].character.isspace():
@@ -106,7 +108,8 @@ def reading_of(text_line: TextLine, line: Line, model: str) -> Entity:
     if "".join(character[0] for character in characters) != text:
         characters = []  # a reading without places is better than one with wrong ones
     confidence = round(line.confidence, 4)
-    return {"text": text, "confidence": confidence, "model": model, "characters": characters}
+    about = {"text": text, "confidence": confidence, "model": model, "characters": characters}
+    return about | {"judged": judged(line, estimate)}
 
 
 def _begins_space(line: Line, index: int) -> bool:
@@ -145,7 +148,8 @@ def finish(bench: Workbench, begun: BegunPage, model: Recognizer, label: str, st
     page = assemble(begun.sheet, begun.regions, lines, ReadBy.reader(model))
     name = bench.model_name(model)
     readings = {
-        text_line.id: reading_of(text_line, line, name) for text_line, line in zip(page.lines, lines, strict=True)
+        text_line.id: reading_of(text_line, line, name, model.estimate)
+        for text_line, line in zip(page.lines, lines, strict=True)
     }
     with bench.project.log.transaction():
         after = bench.project.log.state(begun.page).copy()
