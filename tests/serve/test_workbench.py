@@ -19,6 +19,7 @@ from PIL import Image
 from serve_help import Browser, draw_page, served, small_model
 from starlette.testclient import TestClient
 
+from spikehtr.assets import LANGUAGE_MODEL, SEGMENTER
 from spikehtr.data.formats.page_xml import parse
 from spikehtr.errors import SpikeHTRError
 from spikehtr.recognizer import Recognizer
@@ -357,6 +358,8 @@ def test_a_model_file_that_is_none_is_told_at_once(tmp_path: Path) -> None:
         (tmp_path, "a folder"),
         (tmp_path / "none", "no such file"),
         (tmp_path / "text.safetensors", "not"),
+        (LANGUAGE_MODEL, "spikehtr-1 .found spikehtr-lm-1"),
+        (SEGMENTER, "not a recogniser's file"),
     ):
         with pytest.raises(SpikeHTRError, match=fault):
             check_file(file)
