@@ -11,6 +11,7 @@ from PIL import Image
 
 from spikehtr.data.formats.outlines import Points
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.found import Segmenter
 from spikehtr.pages.given import LinePlace, RegionPlace
 from spikehtr.pages.page_lines import ReadBy, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.quarter_turns import quarter_of_given
@@ -43,9 +44,9 @@ class BegunPage(NamedTuple):
     polygons: dict[str, line_shapes.Points]  # as they were when the lines were cut out
 
 
-def found_state(gray: Image.Image, segmenter_name: str, prefix: str = "") -> PageState:
+def found_state(gray: Image.Image, find: Segmenter, prefix: str = "") -> PageState:
     """The lines that a segmenter finds on a page."""
-    sheet = found_sheet("page", gray, segmenter(segmenter_name), "auto")
+    sheet = found_sheet("page", gray, find, "auto")
     state = PageState()
     for region in sheet.regions:
         name = f"{prefix}{region.id}"
@@ -176,7 +177,8 @@ def find_on_page(
         return False
     before = project.log.state(page).copy()
     prefix = "" if row["seq"] == 0 else f"f{row['seq']}"  # an id stands for one line for ever
-    found = found_state(bench.pictures.gray(page), segmenter_name, prefix)
+    find = segmenter(segmenter_name, bench.models.device)
+    found = found_state(bench.pictures.gray(page), find, prefix)
     with project.log.transaction():
         if project.log.state(page) != before:
             job.problem(row["name"], "was changed while its lines were looked for, so they were left as they are")
