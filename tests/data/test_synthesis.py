@@ -147,6 +147,19 @@ def test_files_are_lists_or_running_text(tmp_path):
         read_texts([])
 
 
+def test_a_damaged_packed_text_is_told(tmp_path):
+    packed = gzip.compress(b"une fois " * 999)
+    broken = packed[:20] + bytes(byte ^ 0x55 for byte in packed[20:30]) + packed[30:]
+    for made in (packed[:-12], broken, b"plain text", packed[:-5] + b"12345", b"\x1f\x8b"):
+        (tmp_path / "cut.txt.gz").write_bytes(made)
+        with pytest.raises(SpikeHTRError, match=r"cut\.txt\.gz: no gzip file, or damaged \(.+\); get it again"):
+            read_texts([tmp_path / "cut.txt.gz"])
+    with pytest.raises(SpikeHTRError, match="nowhere: no such file"):
+        read_texts([tmp_path / "nowhere"])
+    with pytest.raises(SpikeHTRError, match="cannot be read"):
+        read_texts([tmp_path])
+
+
 def line_set(folder, name, texts):
     """A folder of lines: the first is trained on, the others are not."""
     for split, text in zip(("train", "validation", "test"), texts, strict=True):
