@@ -18,13 +18,14 @@ from rapidfuzz.distance import Levenshtein
 
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
-from spikehtr.decoding.corpus import Corpus, Source, is_text, read_corpus, read_text
+from spikehtr.decoding.corpus import Corpus, Source, is_text, read_corpus
 from spikehtr.decoding.decoders import BeamDecoder, tuned_options
 from spikehtr.decoding.kneser_ney import prepare_lines
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.decoding.training import train_language_model
 from spikehtr.evaluation.lm_tuning import KeptFrames, load_frames, read_frames, save_frames, tune
 from spikehtr.evaluation.rates import character_edits, total, word_edits
+from spikehtr.files import read_text
 from spikehtr.readers import make_reader
 from spikehtr.text import normalise
 from spikehtr.weights import Loaded, load_model
@@ -151,7 +152,7 @@ def examine(study: Study, texts: Sequence[str]) -> None:
     ]
     rows.append(["all", *study.rates(read)])
     for text in texts:
-        more = Source(Path(text).name, prepare_lines(read_text(Path(text))))
+        more = Source(Path(text).name, prepare_lines(read_text(Path(text)).splitlines()))
         both = train_language_model(Corpus([*study.corpus.sources, more], study.corpus.validation))
         weight = both.notes["sources"][1]["weight"]
         rows.append([f"all and {more.name} (weight {weight:.2f})", *study.rates(study.read(study.tuned(both)))])

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from spikehtr.decoding.corpus import read_text
 from spikehtr.decoding.kneser_ney import prepare_lines, train_ngrams
 from spikehtr.decoding.language_model import LanguageModel
+from spikehtr.files import read_text
 
 WORDS, A_LINE = 60_000, 9
 
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--most-seconds", type=float, default=60.0)
     parser.add_argument("--most-gib", type=float, default=2.0)
     options = parser.parse_args()
-    lines = read_text(options.text) if options.text else draw(options.characters)
+    lines = read_text(options.text).splitlines() if options.text else draw(options.characters)
     start = time.perf_counter()
     model = LanguageModel.from_ngrams(train_ngrams(prepare_lines(lines), options.order))
     with tempfile.TemporaryDirectory() as folder:

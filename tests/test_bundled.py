@@ -2,6 +2,8 @@
 
 import json
 import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,13 @@ from typer.testing import CliRunner
 
 from conftest import LINES
 from spikehtr import Recognizer
-from spikehtr.assets import CARD, MODEL, SAMPLE_PAGE, SAMPLE_TEXT, SEGMENTER, SEGMENTER_CARD
+from spikehtr.assets import CARD, HERE, MODEL, SAMPLE_PAGE, SAMPLE_TEXT, SEGMENTER, SEGMENTER_CARD
 from spikehtr.cli import app
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.segment.network_weights import line_network_header
 from spikehtr.weights import BUNDLED, load_header, load_model, update_notes
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_it_is_small_and_is_what_is_loaded_without_a_name():
@@ -24,6 +28,14 @@ def test_it_is_small_and_is_what_is_loaded_without_a_name():
     recognizer = Recognizer.load()
     assert recognizer.name == BUNDLED
     assert recognizer.temperature == load_model(BUNDLED).temperature == load_model(MODEL).temperature != 1
+
+
+def test_whoever_gets_the_package_gets_the_terms_of_what_others_made():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    told = {file for pattern in project["license-files"] for file in ROOT.glob(pattern)}
+    assert set(HERE.glob("*.md")) < told
+    assert set((ROOT / "src").rglob("*.OFL.txt")) | set((ROOT / "src").rglob("*.LICENSE.txt")) < told
+    assert all(list(ROOT.glob(pattern)) for pattern in project["license-files"])
 
 
 def test_it_reads_the_sample_page():

@@ -37,8 +37,8 @@ def main() -> None:
     card = f"""# The line network that comes along
 
 Finds the lines of pages (`--segmenter network`, the default): {parameters(network):,} parameters, \
-{SEGMENTER.stat().st_size / 1e6:.1f} MB. How it works: docs/explanation/finding-lines.md; how well, on collections \
-it was never shown: docs/results/pages.md.
+{SEGMENTER.stat().st_size / 1e6:.1f} MB. How it works, and how well it does on collections it was never shown, is told \
+in the documentation of the source ("Finding lines", "How well are lines found on pages?").
 
 It learned from {about["pages"]} pages of {len(about["collections"])} collections, {about["step"]} steps:
 

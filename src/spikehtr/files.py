@@ -1,18 +1,20 @@
-"""Files that are either whole or not there: writing them, and reading what was noted."""
+"""Files that are either whole or not there: writing them, and reading what was noted; text, also packed."""
 
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import secrets
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from spikehtr.errors import SpikeHTRError
+from spikehtr.errors import SpikeHTRError, reason_of
 
 # What os.link says where the disk has no hard links, or none for files of other owners.
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -62,6 +64,26 @@ def make_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise SpikeHTRError(f"{folder}: cannot be written ({error.strerror or error}); name another folder") from None
+
+
+def read_text(path: Path) -> str:
+    """A file of text in UTF-8, also packed by gzip (.gz)."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise SpikeHTRError(f"{path}: no such file; check the path") from None
+    except OSError as error:
+        raise SpikeHTRError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            remedy = "get it again, or name the text unpacked"
+            raise SpikeHTRError(f"{path}: no gzip file, or damaged ({reason_of(error)}); {remedy}") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpikeHTRError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 __version__ = "0.1.0"
+MODEL_FORMAT = "spikehtr-1"  # of recognisers' files
 
 
 @cache

@@ -27,9 +27,8 @@ from spikehtr.files import whole_file
 from spikehtr.model.network import Network
 from spikehtr.registry import build
 from spikehtr.text import Charset
-from spikehtr.version import __version__
+from spikehtr.version import MODEL_FORMAT, __version__
 
-FORMAT = "spikehtr-1"
 _CARRIED = "language_model."  # what the names of a carried language model's parts begin with
 BUNDLED = "bundled"  # stands for the model that comes with the package wherever a model file is asked for
 
@@ -62,7 +61,7 @@ def save_model(
     if len(charset) != net.vocab_size:
         raise SpikeHTRError(f"a charset of {len(charset)} labels does not fit a network of {net.vocab_size}")
     header = {
-        "format": FORMAT,
+        "format": MODEL_FORMAT,
         "version": __version__,
         "config": json.dumps(config.model_copy(update={"model": net.config}).to_dict()),
         "charset": json.dumps(charset.characters, ensure_ascii=False),
@@ -98,13 +97,13 @@ def load_header(path: str | os.PathLike[str]) -> dict[str, str]:
             header: dict[str, str] = file.metadata() or {}
     except SafetensorError as error:
         raise SpikeHTRError(_damaged(path, error)) from None
-    if header.get("format") != FORMAT:
+    if header.get("format") != MODEL_FORMAT:
         if "state" in header:
             raise SpikeHTRError(
                 f"{path}: a checkpoint to go on with a training, no model: best.safetensors beside it is"
             )
         found = header.get("format", "no format note")
-        raise SpikeHTRError(f"{path}: not a Spike-HTR model of format {FORMAT} (found {found})")
+        raise SpikeHTRError(f"{path}: not a Spike-HTR model of format {MODEL_FORMAT} (found {found})")
     return header
 
 

@@ -27,7 +27,8 @@ from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadOptions
 from spikehtr.pages.read_pages import read_pages
 from spikehtr.pages.result_names import ResultNames
-from spikehtr.results import Page
+from spikehtr.results import Character, Line, Page
+from spikehtr.results.expected_error import ErrorEstimate
 
 SETTINGS = Settings(StubReader, FITTING, options(), PageFormat("page"), ClientOptions())
 
@@ -58,14 +59,14 @@ def columns(rows: list[dict[str, Any]]) -> Rows:
     return {name: np.array([row[name] for row in rows], object) for name in SCHEMA.names}
 
 
-def as_rows(found: Rows) -> list[dict[str, Any]]:
-    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+def as_rows(found: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
 
 
-def keep(found: Rows, folder: Path) -> None:
+def keep(found: pa.Table, folder: Path) -> None:
     (folder / "results").mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist(as_rows(found))
-    pq.write_table(table, folder / "results" / f"{len(list((folder / 'results').iterdir()))}.parquet")
+    pq.write_table(found, folder / "results" / f"{len(list((folder / 'results').iterdir()))}.parquet")
 
 
 def one_by_one(files: list[Path]) -> dict[str, Page]:
@@ -89,7 +90,7 @@ def test_results_are_those_of_one_page_at_a_time_and_errors_are_rows(
     assert (report.pages, report.lines, report.missing, report.twice) == (4, 8, 0, 0)
     assert report.errors == {"crash": 1, "page": 1}
     assert "p0002: the process that worked on it ended (exit code 7)" in report.examples["crash"]
-    assert report.expected_error == pytest.approx(0.1)
+    assert report.expected_error is None  # the reader knows nothing of it
     assert "such as p0002" in report.to_text()
     done = unpack(tmp_path / "run", tmp_path / "files")
     assert (done.written, len(done.failed), done.left) == (4, 2, [])
@@ -98,6 +99,33 @@ def test_results_are_those_of_one_page_at_a_time_and_errors_are_rows(
         text = (tmp_path / "files" / f"{name}.xml").read_text(encoding="utf-8")
         assert text.startswith(page.to_page())
         assert text.removeprefix(page.to_page()).startswith("<!-- spikehtr:digest=")
+
+
+def test_a_row_has_the_estimate_that_the_model_gives_of_its_page_or_none(tmp_path: Path, stages: Any) -> None:
+    class Knowing(StubReader):
+        estimate = ErrorEstimate(0.9, -0.5)
+
+        def _line(self, line: Any) -> Line:
+            characters = [Character("a", 0.5 if place % 4 == 0 else 0.99, place, place + 1) for place in range(60)]
+            return Line("a" * 60, 0.87, characters)
+
+    rows = planned(tmp_path, write_pages(tmp_path / "scans", 3))
+    opener = OpenPages(SETTINGS)
+    settings = Settings(Knowing, FITTING, options(), PageFormat("page"), ClientOptions())
+    found = finish_rows(ReadLines(settings)(opener(columns(rows[:2]))), settings)
+    opener._pool.__exit__(None, None, None)
+    expected = ErrorEstimate(0.9, -0.5).of_share(0.25)
+    assert [row["expected_error"] for row in as_rows(found)] == pytest.approx([expected] * 2)
+    unknown = stages(columns(rows[2:]))  # by a reader that tells nothing
+    assert [row["expected_error"] for row in as_rows(unknown)] == [None]
+    assert unknown.schema == found.schema
+    keep(found, tmp_path / "run")
+    keep(unknown, tmp_path / "run")
+    report = summarise(tmp_path / "run" / "results", tmp_path / "pages.parquet")
+    assert report.pages == 3
+    assert report.expected_error == pytest.approx(expected)  # of the pages of which it can be told
+    assert [name for name, _ in report.worst] == ["p0000", "p0001"]
+    assert "expected character error" in report.to_text()
 
 
 def test_files_that_somebody_changed_are_left(tmp_path: Path, stages: Any) -> None:

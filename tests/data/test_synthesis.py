@@ -1,4 +1,6 @@
 import gzip
+import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -147,6 +149,19 @@ def test_files_are_lists_or_running_text(tmp_path):
         read_texts([])
 
 
+def test_a_damaged_packed_text_is_told(tmp_path):
+    packed = gzip.compress(b"une fois " * 999)
+    broken = packed[:20] + bytes(byte ^ 0x55 for byte in packed[20:30]) + packed[30:]
+    for made in (packed[:-12], broken, b"plain text", packed[:-5] + b"12345", b"\x1f\x8b"):
+        (tmp_path / "cut.txt.gz").write_bytes(made)
+        with pytest.raises(SpikeHTRError, match=r"cut\.txt\.gz: no gzip file, or damaged \(.+\); get it again"):
+            read_texts([tmp_path / "cut.txt.gz"])
+    with pytest.raises(SpikeHTRError, match="nowhere: no such file"):
+        read_texts([tmp_path / "nowhere"])
+    with pytest.raises(SpikeHTRError, match="cannot be read"):
+        read_texts([tmp_path])
+
+
 def line_set(folder, name, texts):
     """A folder of lines: the first is trained on, the others are not."""
     for split, text in zip(("train", "validation", "test"), texts, strict=True):
@@ -217,6 +232,47 @@ def test_a_run_that_was_killed_goes_on_behind_its_parts(tmp_path, small_parts, m
     monkeypatch.setattr(drawn_store, "draw_part", lambda *a: (redrawn.append(a[2]), plain(*a))[1])
     assert drawn(tmp_path, "cut", 12).digest() == whole.digest()
     assert redrawn == [2]
+
+
+def test_parts_of_other_fonts_or_other_code_are_not_gone_on_with(tmp_path, small_parts, monkeypatch):
+    font = shutil.copyfile(FONTS / "Caveat-Regular.ttf", tmp_path / "hand.ttf")
+    of_font = replace(sources(), fonts=[replace(CAVEAT, path=font)])
+
+    def redrawn():
+        """Parts that are drawn anew after a run was killed behind its second one."""
+        drawn = []
+        with monkeypatch.context() as patch:
+            patch.setattr(drawn_store, "draw_part", lambda *a: (drawn.append(a[2]), plain(*a))[1])
+            with pytest.raises(KeyboardInterrupt):
+                draw_store(of_font, DrawnReport(), tmp_path / "s.arrow", 12, workers=1, progress=killed)
+        return drawn
+
+    def killed(done):
+        if done == 8:
+            raise KeyboardInterrupt
+
+    plain = drawn_store.draw_part
+    with monkeypatch.context() as patch:
+        patch.setattr(drawn_store, "draw_part", lambda *a: ([], {}))  # what the font's other bytes would draw
+        with pytest.raises(KeyboardInterrupt):
+            draw_store(of_font, DrawnReport(), tmp_path / "s.arrow", 12, workers=1, progress=killed)
+    stamp = font.stat()
+    content = bytearray(font.read_bytes())
+    content[-1] ^= 1
+    font.write_bytes(content)
+    os.utime(font, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert redrawn() == [0, 1]
+    monkeypatch.setattr(drawn_store, "drawing_digest", lambda: "another version")
+    assert redrawn() == [0, 1]
+
+
+def test_the_code_that_draws_has_a_digest_of_its_own(tmp_path):
+    names = {file.name for file in drawn_store._DRAWING}
+    assert {"handwriting.py", "writing.py", "drawing.py", "paper.py", "texts.py"} <= names
+    (tmp_path / "a.py").write_text("x = 1")
+    once = drawn_store.drawing_digest([tmp_path / "a.py"])
+    (tmp_path / "a.py").write_text("x = 2")
+    assert drawn_store.drawing_digest([tmp_path / "a.py"]) != once
 
 
 def test_lines_to_validate_on_are_others_than_those_trained_on(tmp_path, small_parts):

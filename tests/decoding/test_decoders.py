@@ -21,6 +21,7 @@ from spikehtr.decoding.decoders import BeamDecoder, GreedyDecoder, decoder_for, 
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.errors import SpikeHTRError
+from spikehtr.evaluation.rate_tables import calibration_note
 from spikehtr.model import SpikeHTR
 from spikehtr.text import Charset
 from spikehtr.weights import attach_language_model, load_model, save_model
@@ -98,6 +99,20 @@ def test_settings_are_those_asked_for_then_those_tuned_then_the_usual() -> None:
     assert BeamDecoder(CHARSET, small_model()).calibration == Calibration()
 
 
+def test_only_what_was_fitted_is_said_to_be_calibrated() -> None:
+    model = small_model()
+    assert not BeamDecoder(CHARSET, model).about["calibrated"]
+    model.notes["tuned"] = {"weight": 0.7, "bonus": 1.1}  # tuned, and errors were too few to fit confidences
+    about = BeamDecoder(CHARSET, model).about
+    assert about["tuned"]
+    assert not about["calibrated"]
+    assert "usual values" in calibration_note({"language_model": about})
+    model.notes["tuned"]["calibration"] = {"search": 0.9, "bias": 0}
+    about = BeamDecoder(CHARSET, model).about
+    assert about["calibrated"]
+    assert calibration_note({"language_model": about}).startswith("Calibrated")
+
+
 def test_a_model_file_carries_a_language_model(tmp_path: Path) -> None:
     config, file, carrying = micro(), tmp_path / "m.safetensors", tmp_path / "with.safetensors"
     net = SpikeHTR(config.model, len(CHARSET))
@@ -135,6 +150,7 @@ def test_the_language_model_that_comes_along_is_small_and_tuned() -> None:
     model = LanguageModel.load(LANGUAGE_MODEL)
     assert LANGUAGE_MODEL.stat().st_size < 5_000_000
     assert tuned_options(model).weight == model.notes["tuned"]["weight"] > 0
+    assert set(model.notes["tuned"]["calibration"]) == set(Calibration._fields)
     found = decoder_for(CHARSET, 1.0, "bundled")
     assert isinstance(found, BeamDecoder)
     assert found.model.vocabulary == model.vocabulary

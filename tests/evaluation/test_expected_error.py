@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.fit_expected_error import PAGE, ReadLine, error_rate, fit, leave_one_out
-from spikehtr.results.expected_error import FEWEST, ErrorEstimate, in_words, log_odds, share_unsure
+from spikehtr.results.expected_error import FEWEST, ErrorEstimate, UnsureCount, in_words, log_odds
 from spikehtr.results.line import Character, Line
 
 shares = st.floats(0, 1)
@@ -77,5 +77,5 @@ def test_no_page_to_fit_on_is_an_error():
 
 
 def test_shares_and_rates_of_nothing_are_0():
-    assert share_unsure([]) == 0
+    assert UnsureCount.of([]).share == 0
     assert error_rate([]) == 0

@@ -45,12 +45,14 @@ def test_frames_are_kept_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_model_of_the_same_texts_helps_and_its_settings_are_noted() -> None:
-    found = tune(frames_of(LINES * 6, 2.2), small_model(4), CHARSET)
+    found = tune(frames_of(LINES * 6, 2.6), small_model(4), CHARSET)
     assert found.helps
     assert found.cer[1] < 0.8 * found.cer[0]
     notes = found.notes("m", ["d"], len(LINES))
     assert notes["weight"] == found.options.weight > 0
     assert notes["validation"]["cer"]["with"] == found.cer[1]
+    assert found.calibration is not None
+    assert notes["calibration"] == pytest.approx(found.calibration._asdict(), abs=1e-4)
 
 
 def test_a_model_of_other_texts_does_not_help_where_all_is_read_right() -> None:
@@ -58,3 +60,5 @@ def test_a_model_of_other_texts_does_not_help_where_all_is_read_right() -> None:
     assert found.cer[0] == 0
     assert not found.helps
     assert found.cer[1] == pytest.approx(0)
+    assert found.calibration is None
+    assert "calibration" not in found.notes("m", ["d"], len(LINES))

@@ -121,10 +121,14 @@ class Browser:
 
 @contextlib.contextmanager
 def served(
-    folder: Path, limits: Limits | None = None, access: Access | None = None, address: str = "http://localhost"
+    folder: Path,
+    limits: Limits | None = None,
+    access: Access | None = None,
+    address: str = "http://localhost",
+    model: Path | None = None,
 ) -> Iterator[Browser]:
     """A workbench of a folder, started and at rest."""
-    bench = Workbench(folder, small_model())
+    bench = Workbench(folder, model or small_model())
     with TestClient(make_app(bench, access, limits), base_url=address, raise_server_exceptions=False) as client:
         if access is not None and access.token is not None:
             client.headers["Authorization"] = f"Bearer {access.token}"

@@ -19,12 +19,14 @@ from PIL import Image
 from serve_help import Browser, draw_page, served, small_model
 from starlette.testclient import TestClient
 
+from spikehtr.assets import LANGUAGE_MODEL, SEGMENTER
 from spikehtr.data.formats.page_xml import parse
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.found import Segmenter
 from spikehtr.recognizer import Recognizer
 from spikehtr.serve.app import make_app
 from spikehtr.serve.backup import write_backup
-from spikehtr.serve.models import check_file
+from spikehtr.serve.models import Models, check_file
 from spikehtr.serve.project import Project
 from spikehtr.serve.workbench import Workbench
 
@@ -351,12 +353,34 @@ def test_a_browser_that_comes_is_shown_a_page_before_the_reader_is_loaded(
         assert list(bench.models._loaded) == ["small"]
 
 
+def test_lines_are_found_where_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line network gets the reader's device, in the workbench and in the service beside it."""
+    devices = []
+
+    def noted(name: str, device: str = "cpu") -> Segmenter:
+        devices.append((name, device))
+        return lambda page: []
+
+    for module in ("page_reading", "transcribe_service"):
+        monkeypatch.setattr(f"spikehtr.serve.{module}.segmenter", noted)
+    monkeypatch.setattr(Models, "get", lambda self, name: model)
+    monkeypatch.setattr(Models, "device", "cuda:1")
+    model = Recognizer.load(small_model(), "cpu")
+    draw_page(tmp_path / "page.png")
+    with served(tmp_path) as browser:
+        image = (tmp_path / "page.png").read_bytes()
+        assert browser.client.post("/v1/transcribe?as=page", content=image).status_code == 200
+    assert devices == [("builtin", "cuda:1")] * 2
+
+
 def test_a_model_file_that_is_none_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "text.safetensors").write_text("no model")
     for file, fault in (
         (tmp_path, "a folder"),
         (tmp_path / "none", "no such file"),
         (tmp_path / "text.safetensors", "not"),
+        (LANGUAGE_MODEL, "spikehtr-1 .found spikehtr-lm-1"),
+        (SEGMENTER, "not a recogniser's file"),
     ):
         with pytest.raises(SpikeHTRError, match=fault):
             check_file(file)

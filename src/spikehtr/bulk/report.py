@@ -24,8 +24,8 @@ class BulkReport:
     errors: dict[str, int] = field(default_factory=dict)  # by kind: location, fetch, page, crash, read, write
     examples: dict[str, list[str]] = field(default_factory=dict)  # of each kind, a few pages and why
     stage_seconds: dict[str, float] = field(default_factory=dict)  # of one core or reader, over all pages
-    expected_error: float | None = None  # of all characters, if confidences are right
-    worst: list[tuple[str, float]] = field(default_factory=list)  # pages and what is expected of them
+    expected_error: float | None = None  # of the characters of pages of which it can be told; None: of no page
+    worst: list[tuple[str, float]] = field(default_factory=list)  # pages, and what can be told of them
     missing: int = 0  # pages of the list without a row
     twice: int = 0  # rows beyond the first of a page
     seconds: float = 0.0  # of this call
@@ -67,7 +67,7 @@ def summarise(folder: Path, pages: Path, seconds: float = 0.0) -> BulkReport:
     report = BulkReport(seconds=seconds)
     report.stage_seconds = {name.removeprefix("seconds_"): 0.0 for name in _STAGES}
     kinds: Counter[str] = Counter()
-    wrong = 0.0
+    wrong, judged = 0.0, 0  # characters expected to be wrong, of those of pages of which that can be told
     worst: list[tuple[float, str]] = []
     for row in result_rows(folder, [*_COLUMNS, *_STAGES]):
         for name in _STAGES:
@@ -81,11 +81,12 @@ def summarise(folder: Path, pages: Path, seconds: float = 0.0) -> BulkReport:
         report.pages += 1
         report.lines += row["lines"]
         report.characters += row["characters"]
-        wrong += row["expected_error"] * row["characters"]
-        worst = sorted([*worst, (-row["expected_error"], row["id"])])[:_WORST]
+        if (expected := row["expected_error"]) is not None:
+            wrong, judged = wrong + expected * row["characters"], judged + row["characters"]
+            worst = sorted([*worst, (-expected, row["id"])])[:_WORST]
     report.errors = dict(kinds.most_common())
     report.worst = [(name, round(-error, 4)) for error, name in worst]
-    report.expected_error = wrong / report.characters if report.characters else None
+    report.expected_error = wrong / judged if judged else None
     rows = sum(pq.read_metadata(file).num_rows for file in result_files(folder))
     done = report.pages + sum(kinds.values())
     report.twice = rows - done

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from spikehtr.bulk.plan import job_of, local_copy
 from spikehtr.data.geometry import FittedLine, LineFitting
@@ -174,31 +175,33 @@ class ReadLines:
             return read, errors
 
 
-def finish_rows(rows: Rows, settings: Settings) -> Rows:
-    """The last stage: results as they are kept."""
+def finish_rows(rows: Rows, settings: Settings) -> pa.Table:
+    """The last stage: results as they are kept. A table, so that columns have one type whatever is in a batch."""
     done = [
         _finish(dict(zip(_FINISH, values, strict=True)), settings)
         for values in zip(*(rows[name] for name in _FINISH), strict=True)
     ]
     kept = {name: rows[name] for name in ("id", "location", "model", "precision", "seconds_open", "seconds_read")}
-    columns = {name: [row[name] for row in done] for name in done[0]} if done else {}
-    types: dict[str, Any] = {"width": np.int32, "height": np.int32, "lines": np.int32, "characters": np.int32}
-    types |= dict.fromkeys(("confidence", "expected_error", "seconds_write"), np.float64)
-    found = {
-        name: np.array(values, types[name]) if name in types else _objects(values) for name, values in columns.items()
-    }
-    return kept | {"format": _objects([settings.form.form] * len(done))} | found
+    kept |= {"format": [settings.form.form] * len(done)}
+    kept |= {name: [row[name] for row in done] for name in _nothing()}
+    return pa.table({name: pa.array(list(values), _TYPES.get(name, pa.string())) for name, values in kept.items()})
 
 
 _FINISH = ("id", "page", "error_kind", "error")
+_COUNTS = ("width", "height", "lines", "characters")
+_SECONDS = ("seconds_open", "seconds_read", "seconds_write")
+_TYPES = dict.fromkeys(_COUNTS, pa.int32()) | dict.fromkeys((*_SECONDS, "confidence", "expected_error"), pa.float64())
+
+
+def _nothing() -> dict[str, Any]:
+    """What there is to say of a page that could not be read."""
+    row: dict[str, Any] = dict.fromkeys(("image", "text", "document", "problems", "error_kind", "error"), "")
+    return row | dict.fromkeys(_COUNTS, 0) | {"confidence": 0.0, "expected_error": None, "seconds_write": 0.0}
 
 
 def _finish(given: dict[str, Any], settings: Settings) -> dict[str, Any]:
     begun = time.perf_counter()
-    row: dict[str, Any] = dict.fromkeys(("image", "text", "document", "problems"), "")
-    row |= dict.fromkeys(("width", "height", "lines", "characters"), 0)
-    row |= dict.fromkeys(("confidence", "expected_error", "seconds_write"), 0.0)
-    row |= {name: given[name] for name in ("error_kind", "error")}
+    row = _nothing() | {name: given[name] for name in ("error_kind", "error")}
     if not given["page"]:
         return row
     page, lines, by = pickle.loads(given["page"])
@@ -219,9 +222,8 @@ def _finish(given: dict[str, Any], settings: Settings) -> dict[str, Any]:
 
 
 def _figures(page: Page) -> dict[str, Any]:
-    """What tables ask of a page. Expected error: where the model does not know, as if confidences were right."""
+    """What tables ask of a page."""
     sure = [glyph.confidence for line in page.lines for word in line.words for glyph in word.characters]
-    confidence = sum(sure) / len(sure) if sure else 0.0
     return {
         "image": page.image,
         "width": page.width,
@@ -229,8 +231,8 @@ def _figures(page: Page) -> dict[str, Any]:
         "lines": len(page.lines),
         "characters": len(sure),
         "text": page.to_text(),
-        "confidence": confidence,
-        "expected_error": ((1 - confidence if sure else 0.0) if page.expected_error is None else page.expected_error),
+        "confidence": sum(sure) / len(sure) if sure else 0.0,
+        "expected_error": page.expected_error,
     }
 
 

@@ -179,7 +179,7 @@ def synth(
     ],
     text: Annotated[
         Optional[list[Path]],
-        typer.Option("--text", help="Plain text or a word list, UTF-8; for a store also packed (.gz). Repeatable."),
+        typer.Option("--text", help="Plain text or a word list, UTF-8, also packed (.gz). Repeatable for a store."),
     ] = None,
     like: Annotated[
         Optional[list[str]],
@@ -221,18 +221,14 @@ def synth(
         _print_fonts_left_out(report.fonts)
         return
     from spikehtr.data.synth import split_corpus, synthesise
+    from spikehtr.files import read_text
 
     if not text or len(text) > 1 or like or validation or max_width or workers:
         raise SpikeHTRError(
             f"{output}: a folder takes one --text and no --like, --validation, --max-width or --workers; "
             "a store (-o NAME.arrow) takes them all"
         )
-    try:
-        corpus = text[0].read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SpikeHTRError(f"{text[0]}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise SpikeHTRError(f"{text[0]}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    corpus = read_text(text[0])
     with counting("drawing lines", number) as progress:
         made = synthesise(split_corpus(corpus, seed), fonts or FONTS, number, output, seed, height, progress)
     typer.echo(

@@ -191,5 +191,8 @@ def _show(file: Path, as_json: bool) -> None:
     if validated := model.notes.get("validation"):
         typer.echo(f"  perplexity {validated['perplexity']:.3f} a character on {validated['lines']} validation lines")
     if tuned := model.notes.get("tuned"):
-        typer.echo(f"  tuned for {tuned['model']}: weight {tuned['weight']:g}, bonus {tuned['bonus']:g}")
+        fitted = "fitted" if "calibration" in tuned else "as usual, since errors were too few to fit them"
+        typer.echo(
+            f"  tuned for {tuned['model']}: weight {tuned['weight']:g}, bonus {tuned['bonus']:g}; confidences {fitted}"
+        )
     typer.echo(f"  alphabet: {''.join(model.vocabulary.characters)!r}")

@@ -87,7 +87,8 @@ def transcribe(
         ),
     ] = None,
     lines_only: Annotated[
-        bool, typer.Option("--lines-only", help="Find the lines and write them down without reading; needs no model.")
+        bool,
+        typer.Option("--lines-only", help="Find the lines (--segmenter) and write them down; --model is not needed."),
     ] = False,
     min_confidence: Annotated[
         float, typer.Option("--min-confidence", min=0, max=1, help="Mark words that are less sure than this.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import unicodedata
@@ -33,6 +34,10 @@ class Font:
     descent: float
     space: float
     middle: float = 0.45  # height of small letters without ascenders
+
+    def digest(self) -> str:
+        """Of the file as it is now: two fonts may have one name, one time and one size."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
 
 
 def load_font(path: Path, characters: frozenset[str]) -> Font:

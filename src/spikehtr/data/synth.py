@@ -147,7 +147,7 @@ def _drawable(texts: list[str], fonts: list[Font], report: SynthReport) -> list[
 
 
 def _names(fonts: list[Font], folder: Path) -> list[str]:
-    return [f"{font.path.relative_to(folder).as_posix()} {font.path.stat().st_size}" for font in fonts]
+    return [f"{font.path.relative_to(folder).as_posix()} {font.digest()}" for font in fonts]
 
 
 def _digest(items: Sequence[str]) -> str:

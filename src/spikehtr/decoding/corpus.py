@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +10,8 @@ from typing import NamedTuple
 from spikehtr.data.formats import read
 from spikehtr.data.samples import ImportReport, Sample, Split
 from spikehtr.decoding.kneser_ney import prepare_lines
-from spikehtr.errors import SpikeHTRError, reason_of
+from spikehtr.errors import SpikeHTRError
+from spikehtr.files import read_text
 
 _TEXTS = (".txt", ".txt.gz", ".text")
 
@@ -38,7 +37,7 @@ def read_corpus(
     named = []
     for text in texts:
         if is_text(text):
-            sources.append(Source(Path(text).name, _filled(text, prepare_lines(read_text(Path(text))))))
+            sources.append(Source(Path(text).name, _filled(text, prepare_lines(read_text(Path(text)).splitlines()))))
             continue
         samples = read_data(text, tell)
         named.append(Path(text).name)
@@ -47,13 +46,13 @@ def read_corpus(
     if transcriptions:
         sources.insert(0, Source(", ".join(named), transcriptions))
     for path in words:
-        listed = " ".join(word for line in read_text(path) for word in line.split())
+        listed = " ".join(word for line in read_text(path).splitlines() for word in line.split())
         sources.append(Source(path.name, _filled(str(path), prepare_lines([listed]))))
     if validation:
         held = []
     for text in validation:
         if is_text(text):
-            held += prepare_lines(read_text(Path(text)))
+            held += prepare_lines(read_text(Path(text)).splitlines())
         else:
             held += prepare_lines(_of_split(read_data(text, tell), "validation"))
     return Corpus(sources, held)
@@ -61,17 +60,6 @@ def read_corpus(
 
 def is_text(path: str) -> bool:
     return path.lower().endswith(_TEXTS) and Path(path).is_file()
-
-
-def read_text(path: Path) -> list[str]:
-    """The lines of a text file in UTF-8."""
-    try:
-        packed = path.read_bytes()
-        return (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode("utf-8-sig").splitlines()
-    except FileNotFoundError:
-        raise SpikeHTRError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise SpikeHTRError(f"{path}: not text in UTF-8 ({reason_of(error)}); convert it") from None
 
 
 def read_data(source: str, tell: Callable[[str], None]) -> list[Sample]:

@@ -63,7 +63,7 @@ class BeamDecoder:
         self.options = options or tuned_options(model)
         self.scorer = Scorer(model, model.tokens_of(charset))
         self._names = ("", *charset.characters)  # of labels; the blank stands for nothing
-        self.calibration = tuned_calibration(model)
+        self.calibration = fitted_calibration(model) or Calibration()
 
     @cached_property
     def _beside(self) -> ThreadPoolExecutor:
@@ -80,6 +80,7 @@ class BeamDecoder:
             "ngrams": self.model.arcs,
             **asdict(self.options),
             "tuned": "tuned" in self.model.notes,
+            "calibrated": fitted_calibration(self.model) is not None,
         }
 
     def sureness(self, lines: Sequence[Decoded]) -> list[Sureness]:
@@ -166,9 +167,11 @@ def tuned_options(
     )
 
 
-def tuned_calibration(model: LanguageModel) -> Calibration:
-    """That was fitted on validation lines, or what usually does."""
-    noted = model.notes.get("tuned", {}).get("calibration", {})
+def fitted_calibration(model: LanguageModel) -> Calibration | None:
+    """That was fitted on validation lines; None where none was, and the usual values have to do."""
+    noted = model.notes.get("tuned", {}).get("calibration")
+    if noted is None:
+        return None
     return Calibration(**{name: float(noted[name]) for name in Calibration._fields if name in noted})
 
 

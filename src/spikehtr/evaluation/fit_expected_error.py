@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.results.expected_error import ErrorEstimate, log_odds, share_unsure
+from spikehtr.results.expected_error import ErrorEstimate, UnsureCount, log_odds
 
 PAGE = 20  # lines: about a page, for which estimates are made
 _STIFFNESS = 0.3  # keeps the slope near 1 where few pages say what it is
@@ -35,7 +35,7 @@ def fit(sets: Mapping[str, Sequence[ReadLine]]) -> ErrorEstimate:
     for lines in sets.values():
         pages = list(_pages(lines))
         for page in pages:
-            x.append(log_odds(share_unsure(_confidences(page))))
+            x.append(log_odds(UnsureCount.of(_confidences(page)).share))
             y.append(log_odds(error_rate(page)))
             weights.append(len(pages) ** -0.5)
     if not x:
@@ -52,7 +52,7 @@ def leave_one_out(sets: Mapping[str, Sequence[ReadLine]]) -> dict[str, Judged]:
     out = {}
     for name, lines in sets.items():
         estimate = fit({other: rest for other, rest in sets.items() if other != name})
-        out[name] = Judged(estimate.of_share(share_unsure(_confidences(lines))), error_rate(lines))
+        out[name] = Judged(estimate.of_share(UnsureCount.of(_confidences(lines)).share), error_rate(lines))
     return out
 
 

@@ -36,16 +36,16 @@ class _Judged(NamedTuple):
     words_right: Tensor  # [W]
 
 
-def fit_calibration(references: Sequence[str], lines: Sequence[Decoded]) -> Calibration:
-    """The likeliest calibration by the characters and the words of these lines, where there are errors enough to tell.
+def fit_calibration(references: Sequence[str], lines: Sequence[Decoded]) -> Calibration | None:
+    """The likeliest calibration by the characters and the words of these lines; None where errors are too few to tell.
 
     Words count as well: beside a language model errors come together more than a product of characters says.
     """
     judged = _judge(references, lines)
     wrong = int((judged.right == 0).sum())
-    usual = torch.tensor(Calibration(), dtype=torch.float64)
     if min(wrong, len(judged.right) - wrong) < FEW:
-        return Calibration()
+        return None
+    usual = torch.tensor(Calibration(), dtype=torch.float64)
     weights = usual.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
 
@@ -67,7 +67,7 @@ def cross_fitted_errors(references: Sequence[str], lines: Sequence[Decoded]) -> 
     """The calibration error of characters and words, each half of the lines by what was fitted on the other."""
     pairs: list[tuple[str, Sureness]] = []
     for half in (0, 1):
-        found = fit_calibration(references[1 - half :: 2], lines[1 - half :: 2])
+        found = fit_calibration(references[1 - half :: 2], lines[1 - half :: 2]) or Calibration()
         for reference, line in zip(references[half::2], lines[half::2], strict=True):
             sure = found.confidences(_evidence(line)).astype(np.float32)[:, None]
             pairs.append((reference, Sureness(line.text, sure, sure.mean(0) if len(sure) else np.zeros(1, np.float32))))

@@ -43,7 +43,7 @@ class Tuned(NamedTuple):
     """Settings, and error rates without and with the model."""
 
     options: BeamOptions
-    calibration: Calibration
+    calibration: Calibration | None  # None where errors are too few to fit one
     calibration_error: dict[str, float]  # of characters and words, cross-fitted
     cer: tuple[float, float]
     wer: tuple[float, float]
@@ -63,8 +63,9 @@ class Tuned(NamedTuple):
             "bonus": self.options.bonus,
             "floor": self.options.floor,
         }
-        found |= {"calibration": {name: round(value, 4) for name, value in self.calibration._asdict().items()}}
-        found |= {"calibration_error": {name: round(value, 5) for name, value in self.calibration_error.items()}}
+        if self.calibration is not None:
+            found |= {"calibration": {name: round(value, 4) for name, value in self.calibration._asdict().items()}}
+            found |= {"calibration_error": {name: round(value, 5) for name, value in self.calibration_error.items()}}
         return found | {"model": model, "data": list(data), "lines": lines, "validation": rates}
 
 

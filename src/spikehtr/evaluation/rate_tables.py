@@ -114,8 +114,9 @@ def calibration_rows(calibration: dict[str, Any]) -> list[tuple[object, ...]]:
 def calibration_note(result: dict[str, Any]) -> str:
     """What the confidences are calibrated by."""
     if "language_model" in result:
-        tuned = result["language_model"]["tuned"]
-        return "Calibrated with the language model." if tuned else "Not calibrated: `spikehtr lm tune` does it."
+        if result["language_model"]["calibrated"]:
+            return "Calibrated with the language model, by what `spikehtr lm tune` fitted."
+        return "Not calibrated: no fit for this language model, so the usual values stand in; `spikehtr lm tune` fits."
     temperature, fitted = result["calibration"]["temperature"], result.get("fitted")
     if fitted and fitted["problem"]:
         return f"Not calibrated: {fitted['problem']}."

@@ -14,6 +14,24 @@ NOTE = "expected_error"  # of a model's file
 _LEAST, _MOST = 0.002, 0.95  # shares beyond are taken for these
 
 
+class UnsureCount(NamedTuple):
+    unsure: int
+    characters: int
+
+    @classmethod
+    def of(cls, confidences: Iterable[float]) -> Self:
+        known = list(confidences)
+        return cls(sum(confidence < UNSURE for confidence in known), len(known))
+
+    @classmethod
+    def in_lines(cls, lines: Iterable[Line]) -> Self:
+        return cls.of(character.confidence for line in lines for character in line.characters)
+
+    @property
+    def share(self) -> float:
+        return self.unsure / max(1, self.characters)
+
+
 class ErrorEstimate(NamedTuple):
     """The share of wrong characters, from the share of unsure ones: log-odds from log-odds.
 
@@ -38,13 +56,8 @@ class ErrorEstimate(NamedTuple):
 
     def of(self, lines: Iterable[Line]) -> float | None:
         """The expected share of wrong characters; None where there are too few to tell."""
-        sure = [character.confidence for line in lines for character in line.characters]
-        return self.of_share(share_unsure(sure)) if len(sure) >= FEWEST else None
-
-
-def share_unsure(confidences: Iterable[float]) -> float:
-    known = list(confidences)
-    return sum(confidence < UNSURE for confidence in known) / max(1, len(known))
+        count = UnsureCount.in_lines(lines)
+        return self.of_share(count.share) if count.characters >= FEWEST else None
 
 
 def log_odds(share: float) -> float:

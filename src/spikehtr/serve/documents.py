@@ -23,7 +23,7 @@ NEW_LINE: Entity = {
     "text": "",
     "by": None,  # person, machine, or None: no text yet
     "confidence": None,
-    "reading": None,  # what a machine read: text, confidence, model, characters
+    "reading": None,  # what a machine read: text, confidence, model, characters, judged
     "stale": False,  # whether the outline moved after the reading
 }
 NEW_REGION: Entity = {"kind": "paragraph", "polygon": [], "lines": []}

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from spikehtr.serve.database import Database
 from spikehtr.serve.documents import ORDER, PARTS, PageState, Patch, apply, inverse, touched
+from spikehtr.serve.page_errors import expected_error
 
 _COMPRESSED_FROM = 1024  # bytes of a patch or value
 
@@ -211,12 +212,9 @@ class EventLog(Database):
         lines = state.lines.values()
         read = [line for line in lines if line["by"] is not None or line["reading"] is not None]
         corrected = sum(line["by"] == "person" for line in lines)
-        # A line's confidence is the mean of its characters'.
-        errors = sum((1 - (line["confidence"] or 0)) * len(line["text"]) for line in lines if line["by"] == "machine")
-        rate = errors / max(1, sum(len(line["text"]) for line in read))
         self.db.execute(
             "UPDATE pages SET seq = ?, lines = ?, read = ?, corrected = ?, expected = ? WHERE id = ?",
-            (seq, len(state.lines), len(read), corrected, rate if read else None, page),
+            (seq, len(state.lines), len(read), corrected, expected_error(lines), page),
         )
 
     def _stacks_of(self, page: int) -> _Stacks:

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
 from spikehtr.serve.http_errors import RequestError
+from spikehtr.version import MODEL_FORMAT
 
 if TYPE_CHECKING:
     from spikehtr.recognizer import Recognizer
@@ -38,8 +39,11 @@ def check_file(file: Path) -> None:
             about = opened.metadata() or {}
     except (SafetensorError, OSError):
         raise SpikeHTRError(f"{file}: not a model file; take a .safetensors of `spikehtr train`") from None
-    if "format" not in about:
-        raise SpikeHTRError(f"{file}: not a model file of Spike-HTR; take a .safetensors of `spikehtr train`")
+    if (found := about.get("format")) != MODEL_FORMAT:
+        raise SpikeHTRError(
+            f"{file}: not a recogniser's file of format {MODEL_FORMAT} (found {found or 'no format note'}); "
+            "take a .safetensors of `spikehtr train`"
+        )
 
 
 class Models:

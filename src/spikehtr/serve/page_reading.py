@@ -11,10 +11,12 @@ from PIL import Image
 
 from spikehtr.data.formats.outlines import Points
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.found import Segmenter
 from spikehtr.pages.given import LinePlace, RegionPlace
 from spikehtr.pages.page_lines import ReadBy, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.quarter_turns import quarter_of_given
 from spikehtr.pages.segmenters import segmenter
+from spikehtr.results.expected_error import ErrorEstimate
 from spikehtr.results.line import Line
 from spikehtr.results.page import TextLine
 from spikehtr.serve import line_shapes
@@ -22,6 +24,7 @@ from spikehtr.serve.documents import NEW_LINE, NEW_REGION, Entity, PageState, is
 from spikehtr.serve.draft import plain
 from spikehtr.serve.jobs import BackgroundJob, Cancelled
 from spikehtr.serve.line_pool import Ticket
+from spikehtr.serve.page_errors import judged
 
 if TYPE_CHECKING:
     from spikehtr.recognizer import Recognizer
@@ -41,9 +44,9 @@ class BegunPage(NamedTuple):
     polygons: dict[str, line_shapes.Points]  # as they were when the lines were cut out
 
 
-def found_state(gray: Image.Image, segmenter_name: str, prefix: str = "") -> PageState:
+def found_state(gray: Image.Image, find: Segmenter, prefix: str = "") -> PageState:
     """The lines that a segmenter finds on a page."""
-    sheet = found_sheet("page", gray, segmenter(segmenter_name), "auto")
+    sheet = found_sheet("page", gray, find, "auto")
     state = PageState()
     for region in sheet.regions:
         name = f"{prefix}{region.id}"
@@ -88,8 +91,8 @@ def _pairs(points: line_shapes.Points) -> tuple[tuple[float, float], ...]:
     return tuple((float(x), float(y)) for x, y in points)
 
 
-def reading_of(text_line: TextLine, line: Line, model: str) -> Entity:
-    """What is kept of a reading: the text, and each character with its probability and box."""
+def reading_of(text_line: TextLine, line: Line, model: str, estimate: ErrorEstimate | None = None) -> Entity:
+    """What is kept of a reading: the text, each character with its probability and box, and what tells its errors."""
     spaces = iter([c.confidence for i, c in enumerate(line.characters) if _begins_space(line, i)])
     characters: list[list[Any]] = []
     if line.characters and line.characters[0].character.isspace():
@@ -106,7 +109,8 @@ def reading_of(text_line: TextLine, line: Line, model: str) -> Entity:
     if "".join(character[0] for character in characters) != text:
         characters = []  # a reading without places is better than one with wrong ones
     confidence = round(line.confidence, 4)
-    return {"text": text, "confidence": confidence, "model": model, "characters": characters}
+    about = {"text": text, "confidence": confidence, "model": model, "characters": characters}
+    return about | {"judged": judged(line, estimate)}
 
 
 def _begins_space(line: Line, index: int) -> bool:
@@ -145,7 +149,8 @@ def finish(bench: Workbench, begun: BegunPage, model: Recognizer, label: str, st
     page = assemble(begun.sheet, begun.regions, lines, ReadBy.reader(model))
     name = bench.model_name(model)
     readings = {
-        text_line.id: reading_of(text_line, line, name) for text_line, line in zip(page.lines, lines, strict=True)
+        text_line.id: reading_of(text_line, line, name, model.estimate)
+        for text_line, line in zip(page.lines, lines, strict=True)
     }
     with bench.project.log.transaction():
         after = bench.project.log.state(begun.page).copy()
@@ -172,7 +177,8 @@ def find_on_page(
         return False
     before = project.log.state(page).copy()
     prefix = "" if row["seq"] == 0 else f"f{row['seq']}"  # an id stands for one line for ever
-    found = found_state(bench.pictures.gray(page), segmenter_name, prefix)
+    find = segmenter(segmenter_name, bench.models.device)
+    found = found_state(bench.pictures.gray(page), find, prefix)
     with project.log.transaction():
         if project.log.state(page) != before:
             job.problem(row["name"], "was changed while its lines were looked for, so they were left as they are")

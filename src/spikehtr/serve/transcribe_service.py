@@ -66,7 +66,6 @@ class Service:
     def __init__(self, bench: Workbench, limits: Limits) -> None:
         self.bench, self.limits, self.metrics = bench, limits, Metrics()
         self._opening = asyncio.Semaphore(_DECODING)
-        self._find = segmenter("builtin")
 
     def routes(self) -> list[Route]:
         return [
@@ -164,7 +163,10 @@ class Service:
             gray = open_gray(data)
         except ImageError as error:
             raise RequestError(415, "unsupported", f"the image cannot be read: {error}", "send a sound image") from None
-        sheet = _given_sheet(gray, given) if given is not None else found_sheet("image", gray, self._find, mode)
+        if given is not None:
+            sheet = _given_sheet(gray, given)
+        else:
+            sheet = found_sheet("image", gray, segmenter("builtin", self.bench.models.device), mode)
         regions, fitted = cut_lines(model.fitting, sheet)
         return OpenedImage(model, sheet._replace(gray=None), regions, fitted)
 

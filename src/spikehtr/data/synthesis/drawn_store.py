@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spikehtr.data import handwriting
 from spikehtr.data.compiling import open_lines
 from spikehtr.data.geometry import shrink_line
 from spikehtr.data.handwriting import Font
@@ -29,6 +30,7 @@ from spikehtr.data.synthesis.texts import plain_characters, read_texts
 from spikehtr.errors import SpikeHTRError
 
 _PAPERS = 150  # pieces of paper lifted from a set: papers of one set are much alike
+_DRAWING = (Path(handwriting.__file__), *sorted(Path(__file__).parent.glob("*.py")))
 _LETTERS = frozenset("abcdefghilmnoprstu")  # a font that lacks one of these draws hardly any text
 
 
@@ -174,8 +176,8 @@ def _draw(task: _Task) -> tuple[int, Counter[str]]:
 
 
 def _key(sources: Sources, seed: int, max_width: int | None) -> str:
-    """Changes with anything that a line depends on."""
-    sha = hashlib.sha256(json.dumps([seed, max_width, sources.height, PART]).encode())
+    """Changes with anything that a line depends on: what is drawn, the fonts' bytes, and the code that draws."""
+    sha = hashlib.sha256(json.dumps([seed, max_width, sources.height, PART, drawing_digest()]).encode())
     for kind in (sources.texts.transcripts, sources.texts.running, sources.texts.listed):
         sha.update(json.dumps(kind).encode())
     for font in sources.fonts:
@@ -186,4 +188,12 @@ def _key(sources: Sources, seed: int, max_width: int | None) -> str:
 
 
 def _font_key(font: Font) -> str:
-    return f"{font.path.name} {font.path.stat().st_size} {''.join(sorted(font.characters))}"
+    return f"{font.path.name} {font.digest()} {''.join(sorted(font.characters))}"
+
+
+def drawing_digest(files: Sequence[Path] = _DRAWING) -> str:
+    """Of the code that draws, so that lines of two versions are not mixed."""
+    sha = hashlib.sha256()
+    for file in files:
+        sha.update(f"{file.name} ".encode() + file.read_bytes().replace(b"\r\n", b"\n"))
+    return sha.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from numpy.random import Generator
 
 from spikehtr.data.synthesis.writing import RAISED
 from spikehtr.errors import SpikeHTRError
+from spikehtr.files import read_text
 from spikehtr.text import normalise
 
 _LISTED = 1.5  # words a row: a file with fewer is a word list
@@ -101,13 +101,7 @@ def read_texts(files: Sequence[Path], transcripts: Sequence[Sequence[str]] = ())
     running: list[list[str]] = []
     listed: list[list[str]] = []
     for path in files:
-        try:
-            content = path.read_bytes()
-            text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise SpikeHTRError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-        except (OSError, EOFError) as error:
-            raise SpikeHTRError(f"{path}: cannot be read ({error}); check the path") from None
+        text = read_text(path)
         words = normalise(text.replace(RAISED, "")).split()
         if not words:
             raise SpikeHTRError(f"{path}: holds no text; leave it out")
