@@ -76,7 +76,7 @@ def steps(chosen: argparse.Namespace, fold: tuple[str, ...], recipe: str) -> Ite
             "-n",
             str(chosen.drawn),
             "--validation",
-            "512",
+            str(min(512, chosen.drawn)),
             "--seed",
             str(chosen.seed),
             "--height",

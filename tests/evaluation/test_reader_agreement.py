@@ -8,6 +8,7 @@ import torch
 from conftest import micro
 from spikehtr import SpikeHTR
 from spikehtr.evaluation.agreement import NOISE, Noisy, agree
+from spikehtr.readers import Reader
 from spikehtr.readers.torch import DoubleReader, TorchReader
 
 
@@ -29,6 +30,8 @@ def test_noise_is_a_hair_and_the_same_each_time():
     torch.manual_seed(0)
     net = SpikeHTR(micro(timesteps=1, mixer__blocks=["QK"]).model, 5).eval()
     reader = Noisy(Noting(net))
+    assert isinstance(reader, Reader)
+    assert reader.precision == "fp32"
     grey = torch.randint(0, 256, (1, 1, 32, 16), dtype=torch.uint8)
     for _ in range(2):
         reader(grey, torch.tensor([16]))

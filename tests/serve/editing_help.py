@@ -50,14 +50,15 @@ def step(project: Project, page: int, kind: str, rng: random.Random) -> None:
         found = project.log.next_steps(page)[kind == "redo"]
         if found is not None:
             project.turn(page, kind, found.seq, rng.choice([ADA, BOB]))
-    elif kind == "machine":  # a reading, as part of the last step now and then
+    elif kind == "machine":  # a reading, now and then as part of a step, after which others may have come
         for name, line in state.lines.items():
-            if line["by"] != "person":
+            if line["by"] != "person" and rng.random() < 0.5:
                 reading = {"text": f"read {rng.random():.3f}", "confidence": 0.5, "model": "m", "characters": []}
                 values = {"text": reading["text"], "by": "machine", "confidence": 0.5, "reading": reading}
                 state.lines[name] = {**line, **values, "stale": False}
-        last = project.log.next_steps(page)[0]
-        project.change(page, "reread", state, by_person=False, step=last.seq if last and rng.random() < 0.5 else None)
+        steps = [one.seq for one, _ in project.log._stacks_of(page).undo[-3:]]
+        belongs = rng.choice(steps) if steps and rng.random() < 0.7 else None
+        project.change(page, "reread", state, by_person=False, step=belongs)
     elif (op := random_op(kind, state, rng)) is not None:
         try:
             project.edit(page, [op], rng.choice([ADA, BOB]))

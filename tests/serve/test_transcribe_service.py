@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import struct
 import threading
+import warnings
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -148,6 +150,26 @@ def test_an_upload_that_is_too_large_is_refused_before_it_ends(browser: Browser)
     assert answer.status_code == 413
     headers |= {"Content-Length": str(5 << 30)}
     assert browser.client.post("/api/uploads", content=b"--x", headers=headers).status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/v1/transcribe", "/api/uploads"])
+@pytest.mark.parametrize("end", ["", "\r\n--x", "\r\n--x\r\n"])
+def test_a_form_that_was_cut_off_is_refused_and_none_of_its_files_is_taken(
+    path: str, end: str, browser: Browser
+) -> None:
+    part = '--x\r\nContent-Disposition: form-data; name="{}"; filename="{}.png"\r\n\r\n'
+    first = part.format("image", "a").encode() + line("a") + b"\r\n"
+    body = first + part.format("files", "b").encode() + line("b") + end.encode()
+    before = browser.get("/api/jobs")
+    headers = browser.headers | {"Content-Type": "multipart/form-data; boundary=x"}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        answer = browser.client.post(path, content=body, headers=headers)
+        gc.collect()
+    assert answer.status_code == 400
+    assert "ends before its last boundary" in answer.json()["error"]["fault"]
+    assert browser.get("/api/jobs") == before
+    assert not [one for one in told if "SpooledTemporaryFile" in str(one.message)]
 
 
 def test_many_requests_at_once_are_answered_with_the_direct_results(browser: Browser) -> None:

@@ -28,7 +28,8 @@ class Noisy:
     """A reader that sees pixels a hair off, the same way each time."""
 
     def __init__(self, reader: Reader, noise: float = NOISE) -> None:
-        self.reader, self.batch_size, self.noise = reader, reader.batch_size, noise
+        self.reader, self.noise = reader, noise
+        self.batch_size, self.precision = reader.batch_size, reader.precision
 
     def __call__(self, images: Tensor, widths: Tensor) -> Output:
         pixels = as_floats(images)

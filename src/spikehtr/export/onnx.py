@@ -50,7 +50,7 @@ def translate(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence
     table = _translations()
     if any(weight.dtype == torch.float64 for weight in program.state_dict.values()):
         table |= double.translations()
-    with quiet():
+    with quiet(), torch.no_grad():  # as it was traced: with gradients torch may take attention apart otherwise
         translated = torch.onnx.export(
             program,
             dynamo=True,

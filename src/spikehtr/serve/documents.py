@@ -122,6 +122,11 @@ def _check_fits(here: Entity | None, old: Entity | None, part: str, name: str) -
         raise PatchError(f"{part} {name}: is not as it was when the change was made")
 
 
+def overlap(one: Patch, other: Patch) -> bool:
+    """Whether both are about the same thing; if not, it makes no difference which of them comes first."""
+    return (ORDER in one and ORDER in other) or any(one.get(part, {}).keys() & other.get(part, {}) for part in PARTS)
+
+
 def touched(patch: Patch, part: Part) -> list[str]:
     return list(patch.get(part, ()))
 

@@ -4,8 +4,9 @@ An event is a patch (`documents.difference`) with its number, which grows over t
 changed or taken out: undo and redo are events, too. The current state of each page is kept beside the log, written in
 the same transaction, and equals what the replay of its events gives (`replayed`).
 
-Undo goes by steps: an edit and the readings that followed from it are one. The history of a page is a line: undo takes
-back the last step that is not undone, whoever did it, and a new step forgets what could be redone.
+Undo goes by steps: an edit and the readings that followed from it are one, also where other edits came before the
+reading. The history of a page is a line: undo takes back the last step that is not undone, whoever did it, and a new
+step forgets what could be redone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spikehtr.serve.database import Database
-from spikehtr.serve.documents import ORDER, PARTS, PageState, Patch, apply, inverse, touched
+from spikehtr.serve.documents import ORDER, PARTS, PageState, Patch, apply, inverse, overlap, touched
 from spikehtr.serve.page_errors import expected_error
 
 _COMPRESSED_FROM = 1024  # bytes of a patch or value
@@ -51,6 +52,11 @@ class _Stacks:
 
     undo: list[tuple[Step, list[int]]] = field(default_factory=list)
     redo: list[tuple[Step, list[int]]] = field(default_factory=list)
+
+    def place(self, step: int) -> int | None:
+        """Where a step stands among those that can be undone."""
+        places = range(len(self.undo) - 1, -1, -1)
+        return next((place for place in places if self.undo[place][0].seq == step), None)
 
 
 class Author(NamedTuple):
@@ -119,20 +125,35 @@ class EventLog(Database):
         step: int | None = None,
         can_undo: bool = True,
     ) -> int:
-        """Note a change; its number. `step`: the step it belongs to, if that is still the last one."""
+        """Note a change; its number. `step`: the step it belongs to, if it can be taken back with that."""
         with self.transaction():
             if not can_undo:  # a page's first event
                 return self._insert(page, None, "import", label, patch, author, by_person)
             stacks = self._stacks_of(page)
-            joins = step is not None and bool(stacks.undo) and stacks.undo[-1][0].seq == step and not stacks.redo
-            seq = self._insert(page, step if joins else None, "edit", label, patch, author, by_person)
-            if joins:
-                stacks.undo[-1][1].append(seq)
+            events = None if step is None else self._events_to_join(stacks, step, patch)
+            seq = self._insert(page, None if events is None else step, "edit", label, patch, author, by_person)
+            if events is not None:
+                events.append(seq)
             else:
                 made = Step(seq, label, tuple(touched(patch, "lines")), time.time(), *author)
                 stacks.undo.append((made, [seq]))
                 stacks.redo.clear()
             return seq
+
+    def _events_to_join(self, stacks: _Stacks, step: int, patch: Patch) -> list[int] | None:
+        """The events of a step, if a change can be one of them: those that came since, and those that can be brought
+        again, must be about other things."""
+        place = stacks.place(step)
+        if place is None:
+            return None
+        others = [event for _, events in [*stacks.undo[place + 1 :], *stacks.redo] for event in events]
+        return None if any(overlap(patch, self._patch(event)) for event in others) else stacks.undo[place][1]
+
+    def _patch(self, seq: int) -> Patch:
+        found = self.row("SELECT patch FROM events WHERE seq = ?", seq)
+        assert found is not None
+        patch: Patch = unpacked(found["patch"])
+        return patch
 
     def undo(self, page: int, author: Author = MACHINE) -> tuple[int, Patch]:
         return self._turn(page, "undo", author)
@@ -151,10 +172,7 @@ class EventLog(Database):
             seq = 0
             merged: Patch = {}
             for event in reversed(events) if kind == "undo" else events:
-                found = self.row("SELECT patch FROM events WHERE seq = ?", event)
-                assert found is not None
-                patch = unpacked(found["patch"])
-                patch = inverse(patch) if kind == "undo" else patch
+                patch = inverse(self._patch(event)) if kind == "undo" else self._patch(event)
                 seq = self._insert(page, step.seq, kind, step.label, patch, author, True)
                 merged = _both(merged, patch)
             target.append(source.pop())
@@ -233,8 +251,9 @@ class EventLog(Database):
         for row in self.rows(sql, page):
             if row["kind"] == "edit":
                 turned = None
-                if stacks.undo and stacks.undo[-1][0].seq == row["step"]:
-                    stacks.undo[-1][1].append(row["seq"])
+                place = None if row["step"] == row["seq"] else stacks.place(row["step"])
+                if place is not None:
+                    stacks.undo[place][1].append(row["seq"])
                     continue
                 lines = tuple(touched(unpacked(row["patch"]), "lines"))
                 step = Step(row["seq"], row["label"], lines, row["time"], row["client"], row["user"])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from PIL import Image
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -27,6 +26,7 @@ from spikehtr.pages.page_lines import Mode, ReadBy, SegmentedPage, assemble, cut
 from spikehtr.pages.segmenters import segmenter
 from spikehtr.results.page import Page
 from spikehtr.serve.endpoints import Body, endpoint, path_id, read_body
+from spikehtr.serve.forms import FormParser
 from spikehtr.serve.http_errors import RequestError, bad_request, invalid
 from spikehtr.serve.limits import Limits
 from spikehtr.serve.metrics import Metrics
@@ -143,10 +143,7 @@ class Service:
         async def whole() -> AsyncGenerator[bytes, None]:
             yield data
 
-        try:
-            form = await MultiPartParser(request.headers, whole(), max_files=2, max_fields=4).parse()
-        except MultiPartException as error:
-            raise bad_request(f"the body is not multipart/form-data ({error.message})") from None
+        form = await FormParser(request.headers, whole(), max_files=2, max_fields=4).parse()
         try:
             image, page = form.get("image"), form.get("page")
             if not isinstance(image, UploadFile):

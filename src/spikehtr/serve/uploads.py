@@ -12,7 +12,6 @@ from typing import BinaryIO
 
 from PIL import Image
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from spikehtr.data.formats import xml
@@ -21,6 +20,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.files import take_free_name
 from spikehtr.pages.inputs import ROOTS
 from spikehtr.serve.endpoints import too_large
+from spikehtr.serve.forms import FormParser
 from spikehtr.serve.http_errors import bad_request
 from spikehtr.serve.limits import Limits
 from spikehtr.serve.project import STATE, Project, digest_of_file
@@ -50,27 +50,17 @@ async def read_upload(request: Request, limits: Limits) -> tuple[list[UploadFile
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > limits.upload_bytes:
         raise too_large(limits.upload_bytes)
-    parser = MultiPartParser(
-        request.headers, _limited(request, limits.upload_bytes), max_files=MOST_FILES, max_fields=10
-    )
+    parser = FormParser(request.headers, _limited(request, limits.upload_bytes), max_files=MOST_FILES, max_fields=10)
     try:
         form = await parser.parse()
-    except MultiPartException as error:
-        raise bad_request(f"the body is not multipart/form-data ({error.message})") from None
     except ClientDisconnect:
-        _close(parser)
         raise bad_request("the connection ended before the files did", "send them again") from None
-    except BaseException:
-        _close(parser)
-        raise
     files = [part for part in form.getlist("files") if isinstance(part, UploadFile)]
+    for _, part in form.multi_items():
+        if isinstance(part, UploadFile) and part not in files:
+            await part.close()
     folder = form.get("folder")
     return files, folder if isinstance(folder, str) else ""
-
-
-def _close(parser: MultiPartParser) -> None:
-    for file in parser._files_to_close_on_error:
-        file.close()
 
 
 async def _limited(request: Request, most: int) -> AsyncGenerator[bytes, None]:

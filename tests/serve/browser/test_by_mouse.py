@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .browser_help import ask, lines_of, middle, on_screen, open_line, settled, texts, until, wait_until_read
+from .browser_help import ask, edit, lines_of, middle, on_screen, open_line, settled, texts, until, wait_until_read
 from .conftest import ASSETS
 
 pytestmark = pytest.mark.slow
@@ -133,6 +133,18 @@ def test_lines_are_chosen_moved_cut_joined_drawn_and_deleted(
     until(lambda: len(lines_of(url)) == len(lines), "the line deleted")
     tab.click(".message button:has-text('Undo')")
     until(lambda: len(lines_of(url)) == len(lines) + 1, "the line back")
+    # That button takes back nothing else that was done meanwhile.
+    settled(tab)
+    tool(tab, "Delete")
+    tab.wait_for_selector(".message button:has-text('Undo')")
+    now = line_now(url, other)
+    edit(url, 1, [{"op": "set_text", "line": other["id"], "version": now["version"], "text": "meanwhile"}])
+    tab.click(".message button:has-text('Undo')")
+    tab.wait_for_selector(".message:has-text('nothing was undone')")
+    assert line_now(url, other)["text"] == "meanwhile"
+    assert len(lines_of(url)) == len(lines)
+    tab.click('.editor-bar button[aria-label="Undo"]')
+    until(lambda: line_now(url, other)["text"] == other["text"], "the other change taken back")
 
     # Another place in the reading order.
     settled(tab)

@@ -58,7 +58,7 @@ export async function remove(store) {
   if (!ids.length) return;
   await Promise.all(ids.map((id) => store.save(id)));
   const change = await store.edit(() => ids.map((id) => ({ op: "delete", line: id, version: store.line(id).version })));
-  if (change) say(t("line.deleted", { count: ids.length }), { action: { label: t("undo"), run: () => store.step("undo") } });
+  if (change) say(t("line.deleted", { count: ids.length }), { action: { label: t("undo"), run: () => store.step("undo", change.seq) } });
 }
 
 /** One place up (-1) or down (1) in the reading order; over the end of a region into the next one. */
@@ -161,5 +161,5 @@ export async function removeRegion(store, region) {
   const now = store.regions.value.find((one) => one.id === region.id);
   if (!now) return;
   const change = await store.edit(() => [{ op: "delete_region", region: now.id, version: now.version, seq: store.seq }]);
-  if (change) say(t("region.deleted", { count: now.lines.length }), { action: { label: t("undo"), run: () => store.step("undo") } });
+  if (change) say(t("region.deleted", { count: now.lines.length }), { action: { label: t("undo"), run: () => store.step("undo", change.seq) } });
 }

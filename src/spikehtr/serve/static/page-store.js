@@ -358,10 +358,10 @@ export class PageStore {
     return this.queue;
   }
 
-  /** Takes the last step back ("undo") or brings it again ("redo"), also steps of before a reload. */
-  async step(which) {
+  /** Takes the last step back ("undo") or brings it again ("redo"), also steps of before a reload. `only`: this step or none. */
+  async step(which, only) {
     await this.flush();
-    const expect = this[which].value?.seq;
+    const expect = only ?? this[which].value?.seq;
     if (expect === undefined) return say(t(`${which}.nothing`));
     return this.enqueue(() =>
       attempt(async () => {
