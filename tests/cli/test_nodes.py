@@ -56,7 +56,7 @@ def on_nodes(*command: object) -> list[subprocess.Popen[str]]:
 
 
 def ended(processes: list[subprocess.Popen[str]]) -> list[str]:
-    errors = [process.communicate(timeout=300)[1] for process in processes]
+    errors = [process.communicate(timeout=600)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], errors
     return errors
 
@@ -82,9 +82,10 @@ def assert_same(place: Path, one: str, other: str) -> None:
             assert a[name] == pytest.approx(b[name], rel=1e-4, abs=1e-6), (name, a["step"])
 
 
+@pytest.mark.slow
 def test_the_gradients_of_the_first_step_are_those_of_one_process(place: Path) -> None:
     alone = [sys.executable, str(GRADIENTS), str(place / "lines.arrow"), str(place / "one.safetensors"), "1"]
-    subprocess.run(alone, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300)
+    subprocess.run(alone, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=600)
     ended(on_nodes(GRADIENTS, place / "lines.arrow", place / "two.safetensors", 2))
     one, two = (load_file(place / f"{name}.safetensors") for name in ("one", "two"))
     assert one.keys() == two.keys()
@@ -97,7 +98,7 @@ def test_the_gradients_of_the_first_step_are_those_of_one_process(place: Path) -
 @pytest.mark.parametrize("launcher", ["lightning", "torchrun"])
 def test_two_nodes_give_the_loss_curve_of_one(launcher: str, place: Path) -> None:
     if not (place / "one").exists():
-        subprocess.run([sys.executable, *map(str, train(place, "one"))], check=True, timeout=300)
+        subprocess.run([sys.executable, *map(str, train(place, "one"))], check=True, timeout=600)
     if launcher == "lightning":
         launcher = on_two_nodes(place)
     else:
@@ -130,7 +131,7 @@ def test_a_run_goes_on_after_one_of_its_processes_was_killed(killed: int, place:
         assert time.monotonic() < deadline
         time.sleep(0.005)
     nodes[killed].send_signal(signal.SIGKILL)
-    said = nodes[1 - killed].communicate(timeout=300)[1]
+    said = nodes[1 - killed].communicate(timeout=600)[1]
     assert "Traceback" not in said, said
     if nodes[1 - killed].returncode != 0:  # it may have been done before
         assert "another process of this run is gone" in said or killed == 0
