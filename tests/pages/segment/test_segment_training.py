@@ -73,7 +73,6 @@ def test_rare_directions_count_as_much_as_usual_ones() -> None:
         torch.full((8, 2, 4, 4), 16.0),
         turn,
         torch.ones(8, dtype=torch.bool),
-        torch.zeros(8, dtype=torch.bool),
     )
     assert float(losses(Maps(torch.zeros(8, 4, 8, 8), coarse), batch).turn) == pytest.approx(4.0, abs=0.01)
 

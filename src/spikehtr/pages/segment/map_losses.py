@@ -23,7 +23,6 @@ class PartBatch(NamedTuple):
     heights: Tensor  # [B, 2, H/4, W/4]
     turn: Tensor  # [B, H/4, W/4] uint8
     upright: Tensor  # [B] bool
-    mirrored: Tensor  # [B] bool
 
 
 class MapLosses(NamedTuple):
@@ -44,12 +43,11 @@ def losses(maps: Maps, batch: PartBatch) -> MapLosses:
     some = inside.sum().clamp(min=1)
     true = torch.log(batch.heights.clamp(min=1.0) / UNIT)
     heights = (F.smooth_l1_loss(coarse[:, 1:3], true, reduction="none", beta=0.2).sum(1) * inside).sum() / some
-    read = inside & ~batch.mirrored[:, None, None]
-    classes = torch.where(read, batch.turn.long(), 0)
-    entropy = F.cross_entropy(coarse[:, 3:7], classes, reduction="none") * read
+    classes = torch.where(inside, batch.turn.long(), 0)
+    entropy = F.cross_entropy(coarse[:, 3:7], classes, reduction="none") * inside
     # Every direction counts alike: else the network learns how often pages are upright before it learns to see it.
-    counts = torch.bincount(classes[read], minlength=4).clamp(min=1)
-    share = read / counts[classes]
+    counts = torch.bincount(classes[inside], minlength=4).clamp(min=1)
+    share = inside / counts[classes]
     turn = (entropy * share).sum() / share.sum().clamp(min=1e-6)
     return MapLosses(fine + 0.3 * body + 0.3 * heights + 0.3 * turn, fine, body, heights, turn)
 

@@ -31,7 +31,6 @@ class Distortion:
     perspective: float = 0.06  # how far the corners of a part are moved at most, as a share of its side
     bend: float = 0.4  # chance
     turned: float = 0.4  # chance of a quarter turn, or two or three
-    mirrored: float = 0.12  # chance
     rules: float = 0.2  # chance of rules drawn over the part
     blank: float = 0.04  # chance of paper without writing, ruled mostly
 
@@ -47,7 +46,6 @@ class PagePart(NamedTuple):
     image: Gray  # [H, W]
     targets: Targets
     upright: bool  # whether baselines, ends and borders are to be learned from it: not from what is upside down
-    mirrored: bool  # then its reading direction means nothing
 
 
 def source_of(image: Gray, labels: PageLabels) -> PartSource:
@@ -83,10 +81,9 @@ def cut(source: PartSource, size: int, random: np.random.Generator, how: Distort
     if random.random() < how.blank:
         return _blank(size, random)
     turns = int(random.integers(1, 4)) if random.random() < how.turned else 0
-    mirrored = bool(random.random() < how.mirrored)
     overview = bool(random.random() < how.overview)
     scale = _scale(source, size, random, how, overview)
-    matrix = _matrix(source, size, scale, turns, mirrored, overview, random, how)
+    matrix = _matrix(source, size, scale, turns, overview, random, how)
     bend = _bend(random, scale) if random.random() < how.bend else None
 
     def move(points: Floats) -> Floats:
@@ -98,8 +95,7 @@ def cut(source: PartSource, size: int, random: np.random.Generator, how: Distort
     image = _resample(source, size, scale, np.asarray(np.linalg.inv(matrix), np.float64), bend, random)
     if random.random() < how.rules:
         _draw_rules(image, random)
-    labels = _mirrored(source.labels) if mirrored else source.labels
-    return PagePart(image, draw(labels, move, size, size), turns != 2, mirrored)
+    return PagePart(image, draw(source.labels, move, size, size), turns != 2)
 
 
 def _blank(size: int, random: np.random.Generator) -> PagePart:
@@ -107,18 +103,7 @@ def _blank(size: int, random: np.random.Generator) -> PagePart:
     image = np.full((size, size), random.integers(90, 250), np.uint8)
     for _ in range(int(random.integers(0, 3))):
         _draw_rules(image, random)
-    return PagePart(image, draw(PageLabels((), ()), lambda points: points, size, size), True, False)
-
-
-def _mirrored(labels: PageLabels) -> PageLabels:
-    """Lines read from the other end, so that they run from left to right again once mirrored.
-
-    Above and below change places with the direction; the mirror then changes them back.
-    """
-    lines = tuple(
-        type(line)(line.points[::-1], line.below[::-1], line.above[::-1], line.region) for line in labels.lines
-    )
-    return PageLabels(lines, labels.regions)
+    return PagePart(image, draw(PageLabels((), ()), lambda points: points, size, size), True)
 
 
 def _scale(source: PartSource, size: int, random: np.random.Generator, how: Distortion, overview: bool) -> float:
@@ -134,7 +119,6 @@ def _matrix(
     size: int,
     scale: float,
     turns: int,
-    mirrored: bool,
     overview: bool,
     random: np.random.Generator,
     how: Distortion,
@@ -154,7 +138,7 @@ def _matrix(
     tilt = random.uniform(-how.most_tilt, how.most_tilt) if random.random() < how.steep else random.normal(0, how.tilt)
     angle = np.deg2rad(np.clip(tilt, -how.most_tilt, how.most_tilt) + 90 * turns)
     ratio = np.exp(np.clip(random.normal(0, how.stretch), -0.3, 0.3) / 2)
-    sides = np.diag([scale * ratio * (-1 if mirrored else 1), scale / ratio])
+    sides = np.diag([scale * ratio, scale / ratio])
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     linear = np.eye(3)
     linear[:2, :2] = turn @ sides

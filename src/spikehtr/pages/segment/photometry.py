@@ -22,8 +22,9 @@ def distort(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         coarse = torch.randn(number, 1, cells, cells, device=device, generator=generator)
         return F.interpolate(coarse, images.shape[-2:], mode="bicubic", align_corners=False)
 
-    # Ink of the other side shows through: another part's, mirrored.
-    through = (1 - images.flip(-1).roll(1, 0)) * uniform(0.05, 0.3) * chance(0.15)
+    # Ink of the other side shows through: another part's, mirrored and soft. Writing in the mirror is ground.
+    other_side = _blurred(1 - images.flip(-1).roll(1, 0), uniform(0.3, 1.6))
+    through = other_side * uniform(0.05, 0.45) * chance(0.3)
     x = images - through * images
     x = x.clamp(0, 1) ** torch.exp(uniform(-0.5, 0.5))  # gamma
     # Contrast about the paper's level, down to faded ink.

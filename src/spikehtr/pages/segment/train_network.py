@@ -71,7 +71,6 @@ def collate(parts: Sequence[PagePart]) -> PartBatch:
         torch.from_numpy(np.stack([part.targets.heights for part in parts])).half(),
         torch.from_numpy(np.stack([part.targets.turn for part in parts])),
         torch.tensor([part.upright for part in parts]),
-        torch.tensor([part.mirrored for part in parts]),
     )
 
 
