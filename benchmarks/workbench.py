@@ -22,15 +22,11 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import shutil
 import statistics
-import subprocess
-import sys
 import sysconfig
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -38,6 +34,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 from PIL import Image, ImageDraw
 from playwright.sync_api import Browser, Page, sync_playwright
+from served import processor_seconds, start
 
 import spikehtr
 
@@ -102,21 +99,6 @@ def draw(folder: Path, lines: int) -> None:
     )
 
 
-def start(folder: Path, wait: bool = True) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "spikehtr", "serve", str(folder), "--port", "0"]
-    variables = os.environ | {"BROWSER": "true"}  # which opens nothing: the browser is ours
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables)
-    assert process.stdout is not None
-    url = next(found.group().rstrip("/.") for line in process.stdout if (found := re.search(r"http://\S+", line)))
-    for _ in range(600 if wait else 0):
-        try:
-            urllib.request.urlopen(f"{url}/healthz", timeout=5).close()
-            break
-        except OSError:
-            time.sleep(0.1)
-    return process, url
-
-
 def forget_files() -> int:
     """Have the system drop what it keeps of the files of Python and its packages; how many there are."""
     count = 0
@@ -127,12 +109,6 @@ def forget_files() -> int:
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                     count += 1
     return count
-
-
-def processor_seconds(pid: int) -> float:
-    """What a process has used of the processors so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure_start(browser: Browser, rounds: int) -> dict[str, Any]:

@@ -17,14 +17,10 @@ import http.client
 import io
 import json
 import multiprocessing
-import os
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,6 +28,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
+from served import processor_seconds, start
 
 WORDS = ("I", "have", "read", "your", "letter", "by", "the", "window", "where", "light", "is", "best", "and", "some")
 
@@ -58,11 +55,6 @@ def read_directly(pipe: Connection, model: str) -> None:
         clock, processor = time.perf_counter(), time.process_time()
         texts = [" ".join(line.text.split()) for line in reader.transcribe(images)]
         pipe.send((texts, time.perf_counter() - clock, time.process_time() - processor))
-
-
-def processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def most_memory(pid: int) -> int:
@@ -99,15 +91,6 @@ def served_texts(address: str, images: list[bytes], clients: int) -> list[str]:
     return texts
 
 
-def start(folder: Path, model: str) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "spikehtr", "serve", str(folder), "--no-browser", "--port", "0", "-m", model]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    url = next(found.group().rstrip("/.") for line in process.stdout if (found := re.search(r"http://\S+", line)))
-    urllib.request.urlopen(f"{url}/healthz", timeout=120).close()
-    return process, url.removeprefix("http://")
-
-
 def measure(lines: int, clients: int, rounds: int, model: str) -> dict[str, Any]:
     images = line_images(lines)
     shares = [images[number::rounds] for number in range(rounds)]
@@ -118,7 +101,8 @@ def measure(lines: int, clients: int, rounds: int, model: str) -> dict[str, Any]
     processor: dict[str, list[float]] = {"direct": [], "served": []}
     wrong = 0
     with tempfile.TemporaryDirectory() as name:
-        process, address = start(Path(name), model)
+        process, url = start(Path(name), "--no-browser", "-m", model)
+        address = url.removeprefix("http://")
         try:
             pipe.send(images[:clients])
             pipe.recv()

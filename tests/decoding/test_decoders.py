@@ -41,6 +41,13 @@ def test_confidences_and_alternatives_of_a_character_add_up_to_at_most_one() -> 
         assert line.text not in [text for text, _ in line.texts]
 
 
+def test_no_lines_give_no_texts() -> None:
+    decoder = BeamDecoder(CHARSET, small_model(4))
+    assert decoder.decoded([]) == []
+    logits, lengths = random_logits(3, 2, 25, len(CHARSET))
+    assert decoder.begin(logits[:0], lengths[:0])() == []
+
+
 def test_sureness_is_that_of_the_search_and_then_the_calibrated_one() -> None:
     decoder = BeamDecoder(CHARSET, small_model(4))
     logits, lengths = random_logits(5, 3, 25, len(CHARSET))

@@ -112,6 +112,8 @@ class BeamDecoder:
 
     def decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
         """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""
+        if not lines:
+            return []
         sizes = [len(line.choices.chosen) for line in lines]
         joined = Choices.joined([line.choices for line in lines])
         confidences = self.calibration.confidences(evidence_of(joined, sizes))

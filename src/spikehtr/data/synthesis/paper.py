@@ -55,16 +55,20 @@ def lift_paper(line: Pixels, rng: Generator) -> Paper | None:
     return Paper((level + rest).clip(0, 255).astype(np.uint8), contrast)
 
 
-def lay_paper(papers: list[Paper], height: int, width: int, rng: Generator) -> tuple[Gray, float]:
-    """Paper [height, width] and how much darker ink on it is: real, where there is any, or made."""
+def lay_paper(papers: list[Paper], height: int, width: int, rng: Generator, whole: bool = False) -> tuple[Gray, float]:
+    """Paper [height, width] and how much darker ink on it is: real, where there is any, or made.
+
+    A real line's paper is as high, and begun anywhere; a `whole` page's is stretched to its size.
+    """
     if not papers or rng.random() < 0.25:
         return made_paper(height, width, rng), float(rng.uniform(70, 210))
     paper = papers[int(rng.integers(len(papers)))]
+    size = (width, height) if whole else (max(_NARROWEST, paper.tile.shape[1] * height // len(paper.tile)), height)
     tile = paper.tile
-    if len(tile) != height:
-        tile = np.asarray(cv2.resize(tile, (max(_NARROWEST, tile.shape[1] * height // len(tile)), height)), np.uint8)
+    if tile.shape != size[::-1]:
+        tile = np.asarray(cv2.resize(tile, size), np.uint8)
     tile = tile[:: int(rng.choice((-1, 1))), :: int(rng.choice((-1, 1)))]
-    start = int(rng.integers(tile.shape[1]))
+    start = 0 if whole else int(rng.integers(tile.shape[1]))
     tile = np.pad(tile, ((0, 0), (0, max(0, start + width - tile.shape[1]))), mode="symmetric")
     laid = tile[:, start : start + width].astype(np.float32)
     laid *= np.float32(rng.uniform(0.85, 1.1))

@@ -12,7 +12,7 @@ from numpy.random import Generator
 
 from spikehtr.data.handwriting import Gray, clouds
 from spikehtr.data.synthesis.drawing import Sources
-from spikehtr.data.synthesis.paper import Paper, made_paper, rule
+from spikehtr.data.synthesis.paper import lay_paper, rule
 from spikehtr.data.synthesis.writing import Hand, Written, new_hand, spelled, write
 from spikehtr.pages.segment.labels import MOST, SPACING, Floats, LineLabel, PageLabels, along
 
@@ -71,7 +71,7 @@ def compose(sources: Sources, rng: Generator, other: Gray | None = None) -> tupl
     wide = round(tall * (rng.uniform(1.25, 1.55) if spread else rng.uniform(0.58, 0.85)))
     font = sources.fonts[int(rng.integers(len(sources.fonts)))]
     hand = new_hand(font, round(height), rng)
-    paper, contrast = _lay(sources.papers, tall, wide, rng)
+    paper, contrast = lay_paper(sources.papers, tall, wide, rng, whole=True)
     sheet = _Sheet(np.zeros((tall, wide), np.float32), paper, contrast, sources, rng, height, hand)
     halves = (Box(0, 0, 0.5 * wide, tall), Box(0.5 * wide, 0, wide, tall)) if spread else (Box(0, 0, wide, tall),)
     for half in halves:
@@ -90,16 +90,6 @@ def compose_many(sources: Sources, seed: int, count: int) -> Iterator[ComposedPa
     for number in range(count):
         page, other = compose(sources, np.random.default_rng([seed % 2**63, 6, number]), other)
         yield page
-
-
-def _lay(papers: list[Paper], height: int, width: int, rng: Generator) -> tuple[Gray, float]:
-    """Paper [height, width] and how much darker ink on it is: of a real page, where there is any, or made."""
-    if not papers or rng.random() < 0.25:
-        return made_paper(height, width, rng), float(rng.uniform(70, 210))
-    paper = papers[int(rng.integers(len(papers)))]
-    tile = paper.tile[:: int(rng.choice((-1, 1))), :: int(rng.choice((-1, 1)))]
-    laid = cv2.resize(tile, (width, height), interpolation=cv2.INTER_LINEAR).astype(np.float32)
-    return laid * np.float32(rng.uniform(0.85, 1.1)), paper.contrast * float(rng.uniform(0.8, 1.5))
 
 
 def _text(sheet: _Sheet, place: Box) -> None:
