@@ -3,8 +3,8 @@
 python benchmarks/two_trees.py train OTHER --data LINES          # the same lines, settings and seed, on the CPU, fp32
 python benchmarks/two_trees.py read OTHER --data LINES.parquet   # the bundled model of each, 16 lines at a time
 
-OTHER is the other checkout's folder. An engine that was built in place (`python setup.py build_ext --inplace`, or an
-editable install) is used there; what each tree reads with is printed. A speed is worth something on an idle machine.
+OTHER is the other checkout's folder. An engine that was built in place (by an editable install, `pip install -e`) is
+used there; what each tree reads with is printed. A speed is worth something on an idle machine.
 """
 
 from __future__ import annotations
