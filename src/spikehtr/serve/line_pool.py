@@ -143,14 +143,16 @@ class LinePool:
     def _read(self, taken: list[tuple[Ticket, int]]) -> None:
         began = time.perf_counter()
         try:
-            lines = taken[0][0].reader.read_lines([ticket.lines[index] for ticket, index in taken])
+            reader = taken[0][0].reader
+            batches = max(1, round(len(taken) / reader.reader.batch_size))
+            lines = reader.read_lines([ticket.lines[index] for ticket, index in taken], -(-len(taken) // batches))
         except Exception as error:  # whoever asked is told; the thread goes on
             for ticket in {id(ticket): ticket for ticket, _ in taken}.values():
                 self.cancel(ticket) if ticket.done.done() else self._fail(ticket, error)
             return
         self.seconds += time.perf_counter() - began
         self.lines_read += len(lines)
-        self.batches += -(-len(lines) // taken[0][0].reader.reader.batch_size)
+        self.batches += batches
         for (ticket, index), line in zip(taken, lines, strict=True):
             ticket.found[index] = line
             if len(ticket.found) == len(ticket.lines) and not ticket.done.cancelled():

@@ -21,9 +21,11 @@ from spikehtr.data.geometry import FittedLine
 from spikehtr.data.images import ImageError, open_gray, quietly
 from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.found import FoundLayout, FoundRegion
 from spikehtr.pages.given import RegionPlace
 from spikehtr.pages.page_lines import Mode, ReadBy, SegmentedPage, assemble, cut_lines, found_sheet
 from spikehtr.pages.segmenters import segmenter
+from spikehtr.results.line import Line
 from spikehtr.results.page import Page
 from spikehtr.serve.endpoints import Body, endpoint, path_id, read_body
 from spikehtr.serve.forms import FormParser
@@ -88,8 +90,8 @@ class Service:
         self.metrics.running += 1
         try:
             async with asyncio.timeout(self.limits.seconds):
-                page = await self._read(request)
-            text = await run_in_threadpool(_WRITERS[media], page)
+                opened, lines = await self._read(request)
+            text = await run_in_threadpool(_written, opened, lines, _WRITERS[media])
         except TimeoutError:
             remedy = "send a smaller image, or try when there is less to do"
             raise RequestError(504, "timeout", f"not done within {self.limits.seconds:g} s", remedy) from None
@@ -103,7 +105,7 @@ class Service:
         headers = {"Content-Disposition": 'attachment; filename="page.html"'} if media == "text/html" else None
         return Response(text, media_type=media, headers=headers)
 
-    async def _read(self, request: Request) -> Page:
+    async def _read(self, request: Request) -> tuple[OpenedImage, list[Line]]:
         image, given = await self._body(request)
         name = request.query_params.get("model") or None
         mode = _MODES.get(request.query_params.get("as", "auto"))
@@ -119,12 +121,11 @@ class Service:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 raise ClientDisconnect
-            lines = reading.result()
+            return opened, reading.result()
         finally:
             gone.cancel()
             if not reading.done():
                 self.bench.pool.cancel(ticket)
-        return assemble(opened.sheet, opened.regions, lines, ReadBy.reader(opened.model))
 
     async def _body(self, request: Request) -> tuple[bytes, bytes | None]:
         """The image, and the PAGE or ALTO file that gives its lines."""
@@ -163,9 +164,12 @@ class Service:
         if given is not None:
             sheet = _given_sheet(gray, given)
         else:
-            sheet = found_sheet("image", gray, segmenter("builtin", self.bench.models.device), mode)
+            sheet = found_sheet("image", gray, self._find_lines, mode)
         regions, fitted = cut_lines(model.fitting, sheet)
         return OpenedImage(model, sheet._replace(gray=None), regions, fitted)
+
+    def _find_lines(self, gray: Image.Image) -> list[FoundRegion] | FoundLayout:
+        return segmenter("builtin", self.bench.models.device)(gray)
 
     def _check(self, data: bytes) -> None:
         """The size that an image claims, before anything is decoded."""
@@ -201,6 +205,10 @@ class Service:
 
     def description(self, request: Request, body: Body) -> Any:
         return DESCRIPTION
+
+
+def _written(opened: OpenedImage, lines: list[Line], write: Callable[[Page], str]) -> str:
+    return write(assemble(opened.sheet, opened.regions, lines, ReadBy.reader(opened.model)))
 
 
 async def _disconnected(request: Request) -> None:

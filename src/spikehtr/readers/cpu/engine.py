@@ -185,7 +185,9 @@ class Engine:
         if self._pool is None or self._pool[0] != os.getpid():  # a forked child has none of its parent's threads
             # kept, since each of its threads keeps its memory
             self._pool = os.getpid(), ThreadPoolExecutor(self.threads, "spikehtr-engine")
-        return list(self._pool[1].map(self.read, grays))
+        order = sorted(range(len(grays)), key=lambda row: -grays[row].shape[1])  # no long one is left alone at the end
+        found = dict(zip(order, self._pool[1].map(self.read, [grays[row] for row in order]), strict=True))
+        return [found[row] for row in range(len(grays))]
 
     def read(self, gray: Floats) -> tuple[Tensor, Tensor, int]:
         """One line [H, w] -> logits [l, V], spans [l, 2], and its tokens before reduction."""
