@@ -18,6 +18,7 @@ from rapidfuzz.distance import Levenshtein
 
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
+from spikehtr.decoding.beam import NEVER, BeamOptions
 from spikehtr.decoding.corpus import Corpus, Source, is_text, read_corpus
 from spikehtr.decoding.decoders import BeamDecoder, tuned_options
 from spikehtr.decoding.kneser_ney import prepare_lines
@@ -51,15 +52,15 @@ class Study(NamedTuple):
         return [normalise(self.loaded.charset.decode(labels[:length])) for labels, length in rows]
 
     def tuned(self, model: LanguageModel) -> LanguageModel:
-        found = tune(self.validation, model, self.loaded.charset)
+        found = tune(above(self.validation, BeamOptions.floor), model, self.loaded.charset)
         model.notes["tuned"] = found.notes("", [], len(self.validation.references))
         return model
 
     def read(self, model: LanguageModel, floor: float | None = None) -> list[str]:
         options = replace(tuned_options(model), best=1)
-        options = options if floor is None else replace(options, floor=floor)
+        floor = options.floor if floor is None else floor
         decoder = BeamDecoder(self.loaded.charset, model, options)
-        return [normalise(line.text) for batch in self.test.batches for line in decoder.search(batch)]
+        return [normalise(line.text) for batch in above(self.test, floor).batches for line in decoder.search(batch)]
 
     def rates(self, texts: Sequence[str], only: Callable[[str], bool] = lambda reference: True) -> list[str]:
         """CER and WER in %."""
@@ -67,16 +68,26 @@ class Study(NamedTuple):
         return [f"{100 * total(of(*pair) for pair in pairs).rate:.2f}" for of in (character_edits, word_edits)]
 
 
+def above(frames: KeptFrames, floor: float) -> KeptFrames:
+    """Of each frame the labels that are as likely as that, and the likeliest."""
+    batches = []
+    for batch in frames.batches:
+        below = batch.log_probs.exp() < floor
+        below[..., 0] = False
+        batches.append(batch._replace(log_probs=batch.log_probs.masked_fill(below, NEVER)))
+    return KeptFrames(batches, frames.references)
+
+
 def open_study(name: str, sources: list[str], loaded: Loaded, folder: Path) -> Study:
     c = loaded.config
     frames = []
     for split in ("validation", "test"):
-        file = folder / f"{name}.{split}.frames"
+        file = folder / f"{name}.{split}.all.frames"
         if (found := load_frames(file)) is None:
             reader = make_reader(loaded.net, "fp32", recorded=False)
             stores = [open_lines([s], c.model.height, c.data.max_width, straighten=c.data.straighten) for s in sources]
             parts = [Lines(s, s.rows(split), loaded.charset, c.data.max_width, labelled=False) for s in stores]
-            found = read_frames(reader, parts, loaded.temperature)
+            found = read_frames(reader, parts, loaded.temperature, floor=0.0)
             save_frames(file, found)
         frames.append(found)
     return Study(name, loaded, read_corpus(sources), *frames)

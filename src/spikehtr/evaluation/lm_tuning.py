@@ -76,6 +76,7 @@ def read_frames(
     temperature: float,
     batch_size: int = 16,
     progress: Callable[[int], None] | None = None,
+    floor: float = BeamOptions.floor,
 ) -> KeptFrames:
     """The frames of all lines of `parts`, their logits divided by the model's temperature."""
     batches, references = [], list[str]()
@@ -83,7 +84,7 @@ def read_frames(
         plan = plan_epoch(lines.widths, batch_size, seed=0, epoch=0, shuffle=False)
         for batch in load_batches(lines, plan, 0):
             out = reader(batch.images, batch.widths)
-            kept = Candidates.of(out.logits / temperature, out.lengths, BeamOptions())
+            kept = Candidates.of(out.logits / temperature, out.lengths, BeamOptions(floor=floor))
             batches.append(Candidates(*(part.cpu() for part in kept)))
             references += [normalise(lines.store.text(row)) for row in batch.rows.tolist()]
             if progress:
