@@ -24,6 +24,7 @@ from spikehtr.decoding.decoders import BeamDecoder, tuned_options
 from spikehtr.decoding.kneser_ney import prepare_lines
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.decoding.training import train_language_model
+from spikehtr.evaluation.intervals import paired_bootstrap
 from spikehtr.evaluation.lm_tuning import KeptFrames, load_frames, read_frames, save_frames, tune
 from spikehtr.evaluation.rates import character_edits, total, word_edits
 from spikehtr.files import read_text
@@ -33,6 +34,7 @@ from spikehtr.weights import Loaded, load_model
 
 ORDERS = (2, 3, 4, 6, 8)
 FLOORS = (0.0, 1e-4, 1e-3, 1e-2)
+WINDOW = 20  # characters: a line that shares so many with training may be known by heart
 LENGTHS = ((1, 19), (20, 39), (40, 59), (60, 1000))
 
 
@@ -78,6 +80,14 @@ def above(frames: KeptFrames, floor: float) -> KeptFrames:
     return KeptFrames(batches, frames.references)
 
 
+def difference(study: Study, texts: Sequence[str], only: Callable[[str], bool]) -> str:
+    """Of the character error rate with the model to that without, in points, and its interval over lines."""
+    lines = [line for line in zip(study.test.references, study.greedy, texts, strict=True) if only(line[0])]
+    without, beside = ([character_edits(line[0], line[place]) for line in lines] for place in (1, 2))
+    found = paired_bootstrap(without, beside)
+    return f"{100 * found.difference:+.2f} ({100 * found.interval.low:+.2f} to {100 * found.interval.high:+.2f})"
+
+
 def open_study(name: str, sources: list[str], loaded: Loaded, folder: Path) -> Study:
     c = loaded.config
     frames = []
@@ -91,6 +101,10 @@ def open_study(name: str, sources: list[str], loaded: Loaded, folder: Path) -> S
             save_frames(file, found)
         frames.append(found)
     return Study(name, loaded, read_corpus(sources), *frames)
+
+
+def windows(text: str) -> set[str]:
+    return {text[start : start + WINDOW] for start in range(len(text) - WINDOW + 1)}
 
 
 def kinds_of(seen: set[str]) -> dict[str, Callable[[str], bool]]:
@@ -177,6 +191,26 @@ def examine(study: Study, texts: Sequence[str]) -> None:
         count = sum(map(fits, study.test.references))
         if count:
             rows.append([f"{least} to {most}", count, *study.rates(study.greedy, fits), *study.rates(read, fits)])
+    known = set[str]().union(*(windows(normalise(line)) for source in study.corpus.sources for line in source.lines))
+    novelty: list[list[object]] = []
+    for kind, shared in ((f"share {WINDOW} characters with a training line", True), ("share none", False)):
+
+        def holds(reference: str, shared: bool = shared) -> bool:
+            return bool(windows(reference) & known) == shared
+
+        count = sum(map(holds, study.test.references))
+        if count:
+            rates = *study.rates(study.greedy, holds), *study.rates(read, holds), difference(study, read, holds)
+            novelty.append([kind, count, *rates])
+    head = ["lines that", "lines", "CER without", "WER", "CER with", "WER", "CER, difference"]
+    table(
+        "By novelty",
+        head,
+        [
+            *novelty,
+            ["all", len(read), *study.rates(study.greedy), *study.rates(read), difference(study, read, lambda _: True)],
+        ],
+    )
     table("By line length", ["characters", "lines", "CER without", "WER", "CER with", "WER"], rows)
     table("Where it hurts", ["words", "number", "right without, %", "with", "mended", "spoilt"], by_kind(study, read))
     rows = []
