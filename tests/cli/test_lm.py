@@ -77,6 +77,14 @@ def test_of_data_only_the_training_lines_are_taken(texts: Path) -> None:
     assert facts["validation"]["lines"] == 1
 
 
+def test_the_bundled_one_is_shown_by_its_name() -> None:
+    result = run("lm", "show", "bundled", "--json")
+    assert result.returncode == 0, result.stderr
+    facts = json.loads(result.stdout)
+    assert facts["order"] > 1
+    assert facts["tuned"]["model"]
+
+
 def test_an_arpa_file_goes_out_and_comes_back(texts: Path) -> None:
     model, arpa, again = texts / "lm.safetensors", texts / "lm.arpa.gz", texts / "again.safetensors"
     assert run("lm", "train", texts / "a.txt", "-o", model).returncode == 0

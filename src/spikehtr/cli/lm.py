@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Language models of characters, which help reading (--lm).", no_args_is_help=True)
 
 LMFile = Annotated[Path, typer.Argument(metavar="LM", help="A language model (.safetensors).")]
+KnownLM = Annotated[
+    Path, typer.Argument(metavar="LM", help="A language model (.safetensors; bundled: the one that comes along).")
+]
 
 
 @app.command()
@@ -65,7 +68,7 @@ def train(
 
 
 @app.command()
-def show(file: LMFile, as_json: AsJson = False) -> None:
+def show(file: KnownLM, as_json: AsJson = False) -> None:
     """What a language model is made of."""
     _show(file, as_json)
 
@@ -111,17 +114,16 @@ def tune(
 
 @app.command()
 def attach(
-    file: Annotated[str, typer.Argument(metavar="LM", help="A language model (.safetensors); none takes it out.")],
+    file: Annotated[str, typer.Argument(metavar="LM", help="A language model (.safetensors; none takes it out).")],
     model: Annotated[Path, typer.Option("--model", "-m", help="The network's file (.safetensors).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write; may be the model's own.")],
 ) -> None:
     """Write a model file that carries a language model: it is used wherever the model reads, but with --lm none."""
     writable(output)
-    from spikehtr.decoding.decoders import NO_MODEL
-    from spikehtr.decoding.language_model import LanguageModel
+    from spikehtr.decoding.decoders import NO_MODEL, language_model
     from spikehtr.weights import attach_language_model
 
-    attach_language_model(model, None if file == NO_MODEL else LanguageModel.load(file), output)
+    attach_language_model(model, None if file == NO_MODEL else language_model(file), output)
     typer.echo(str(output))
 
 
@@ -146,15 +148,15 @@ def from_arpa(
 
 @app.command("to-arpa")
 def to_arpa(
-    file: LMFile,
+    file: KnownLM,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write (.arpa, .arpa.gz).")],
 ) -> None:
     """Write a language model as an ARPA file, for other programs."""
     writable(output)
     from spikehtr.decoding.arpa import write_arpa
-    from spikehtr.decoding.language_model import LanguageModel
+    from spikehtr.decoding.decoders import language_model
 
-    write_arpa(LanguageModel.load(file), output)
+    write_arpa(language_model(file), output)
     typer.echo(str(output))
 
 
@@ -165,16 +167,16 @@ def _tell(corpus: Corpus) -> None:
 
 
 def _show(file: Path, as_json: bool) -> None:
-    from spikehtr.decoding.language_model import LanguageModel
+    from spikehtr.decoding.decoders import language_model, language_model_file
 
-    model = LanguageModel.load(file)
+    model = language_model(file)
     facts: dict[str, Any] = {
         "file": str(file),
         "order": model.order,
         "characters": len(model.vocabulary.characters),
         "ngrams": model.arcs,
         "states": model.states,
-        "bytes": file.stat().st_size,
+        "bytes": language_model_file(file).stat().st_size,
         **model.notes,
     }
     if as_json:

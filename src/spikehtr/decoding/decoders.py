@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -177,6 +178,15 @@ def fitted_calibration(model: LanguageModel) -> Calibration | None:
     return Calibration(**{name: float(noted[name]) for name in Calibration._fields if name in noted})
 
 
+def language_model_file(name: str | os.PathLike[str]) -> Path:
+    """A file's path; 'bundled': the one that comes along."""
+    return LANGUAGE_MODEL if os.fspath(name) == BUNDLED else Path(name)
+
+
+def language_model(name: str | os.PathLike[str]) -> LanguageModel:
+    return LanguageModel.load(language_model_file(name))
+
+
 def decoder_for(
     charset: Charset,
     temperature: float,
@@ -191,7 +201,7 @@ def decoder_for(
     """
     model = carried if asked is None else None if asked == NO_MODEL else asked
     if isinstance(model, str | os.PathLike):
-        model = LanguageModel.load(LANGUAGE_MODEL if model == BUNDLED else model)
+        model = language_model(model)
     if model is None:
         if beam is not None or weight is not None:
             raise SpikeHTRError("a beam and a weight are for a language model, and there is none: name one")
