@@ -33,7 +33,7 @@ from spikehtr.text import normalise
 from spikehtr.weights import Loaded, load_model
 
 ORDERS = (2, 3, 4, 6, 8)
-FLOORS = (0.0, 1e-4, 1e-3, 1e-2)
+FLOORS = (0.0, 1e-3, 1e-2, 3e-2, 0.1, 0.2)
 WINDOW = 20  # characters: a line that shares so many with training may be known by heart
 LENGTHS = ((1, 19), (20, 39), (40, 59), (60, 1000))
 
