@@ -49,7 +49,7 @@ class ProjectEndpoints:
             "version": __version__,
             "csrf": self.access.csrf,
             "token": self.access.token is not None,
-            "project": {"name": self.project.folder.name},
+            "project": {"id": self.project.id, "name": self.project.folder.name},
             "user": None,
             "model": self.bench.current_model,
             "formats": list(EXPORTS),
@@ -79,7 +79,7 @@ class ProjectEndpoints:
     async def events(self, request: Request) -> Response:
         if self.bench.stopping:
             raise RequestError(503, "stopping", "the server is stopping", "start it again")
-        stream = self.project.broadcast.stream({"seq": self.project.log.last})
+        stream = self.project.broadcast.stream({"seq": self.project.log.last, "project": self.project.id})
         return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     def models(self, request: Request, body: Body) -> Any:

@@ -37,12 +37,18 @@ function View() {
   return html`<${Pages} />`;
 }
 
+function OtherProject() {
+  return html`<main class="pages" id="main"><div class="empty" role="alert"><h2>${t("project.other")}</h2><p>${t("project.otherText")}</p>
+    <p class="empty-actions"><${Button} kind="primary" label=${t("project.open")} onClick=${() => location.assign("/")} /></p></div></main>`;
+}
+
 function App() {
   const shown = dialog.value;
   const Shown = shown && DIALOGS[shown.name];
   useEffect(() => {
     document.title = session.value ? `${session.value.project.name} – Spike-HTR` : "Spike-HTR";
   }, [session.value]);
+  if (api.otherProject.value) return html`<${OtherProject} />`;
   if (needsToken.value) return html`<${Login} onDone=${start} /><${Messages} />`;
   if (!session.value) return html`<p class="nothing" aria-busy="true">${t("loading")}</p><${Messages} />`;
   return html`<a class="skip" href="#main">${t("skip")}</a><${Header} /><${View} />
@@ -68,7 +74,8 @@ async function listJobs() {
 
 function hear() {
   api.listen({
-    hello: ({ seq }) => {
+    hello: ({ seq, project }) => {
+      if (!api.isOurs(project)) return;
       // The connection was away and something happened meanwhile: what is shown is fetched anew.
       if (lastSeq.value && seq > lastSeq.value) {
         current.value?.load();

@@ -2,7 +2,7 @@
 
 import { signal, batch } from "./lib.js";
 import * as api from "./api.js";
-import { attempt, dialog, say, sayError, lastSeq } from "./state.js";
+import { attempt, dialog, say, sayError, session, lastSeq } from "./state.js";
 import { normalised } from "./text.js";
 import { t } from "./i18n/index.js";
 
@@ -182,7 +182,7 @@ export class PageStore {
   }
 
   draftKey(id) {
-    return `draft:${location.host}:${this.id}:${id}`;
+    return `draft:${session.value.project.id}:${this.id}:${id}`;
   }
 
   /** What is typed outlives a crash of the browser too, from the first key on. */
