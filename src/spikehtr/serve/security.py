@@ -101,6 +101,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def needs_token(host: str, names: Iterable[str]) -> bool:
+    """Whether somebody else than this computer's users may come: from its network, or through a proxy with a name."""
+    return not all(map(is_loopback, (host, *names)))
+
+
 def _host_name(header: str) -> str:
     header = header.strip().lower()
     if header.startswith("["):
