@@ -296,6 +296,17 @@ def test_settings_are_checked_and_kept(tmp_path: Path) -> None:
         assert browser.get("/api/settings")["language"] == "de"
 
 
+def test_the_model_that_the_server_was_started_with_is_in_use_until_another_is_chosen(browser: Browser) -> None:
+    def in_use() -> list[str]:
+        return [model["name"] for model in browser.get("/api/models")["models"] if model["current"]]
+
+    assert browser.get("/api/session")["settings"]["model"] == "small"
+    assert in_use() == ["small"]
+    for name in ("bundled", "small"):
+        assert browser.send("/api/settings", {"model": name}, method="PATCH")["model"] == name
+        assert in_use() == [name]
+
+
 def test_events_tell_every_browser_of_a_change(browser: Browser) -> None:
     told: list[tuple[str, object]] = []
     bench = browser.client.app.state.bench  # type: ignore[attr-defined]

@@ -57,7 +57,7 @@ class ProjectEndpoints:
             "pdf": find_spec("pypdfium2") is not None,
             "iiif": True,
             "limits": self.limits.view(),
-            "settings": self.project.settings.all(),
+            "settings": self.bench.settings,
             "seq": self.project.log.last,
         }
 
@@ -67,12 +67,13 @@ class ProjectEndpoints:
         return with_cookie(Response(status_code=204), self.access)
 
     def settings(self, request: Request, body: Body) -> Any:
-        return self.project.settings.all()
+        return self.bench.settings
 
     def change_settings(self, request: Request, body: Body) -> Any:
         if "model" in body and isinstance(body["model"], str):
             self.bench.models.file(body["model"])
-        changed = self.project.settings.change(body)
+        self.project.settings.change(body)
+        changed = self.bench.settings
         self.project.broadcast.tell("settings", changed)
         return changed
 

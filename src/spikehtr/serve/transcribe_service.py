@@ -161,10 +161,7 @@ class Service:
             gray = open_gray(data)
         except ImageError as error:
             raise RequestError(415, "unsupported", f"the image cannot be read: {error}", "send a sound image") from None
-        if given is not None:
-            sheet = _given_sheet(gray, given)
-        else:
-            sheet = found_sheet("image", gray, self._find_lines, mode)
+        sheet = _given_sheet(gray, given) if given is not None else found_sheet("image", gray, self._find_lines, mode)
         regions, fitted = cut_lines(model.fitting, sheet)
         return OpenedImage(model, sheet._replace(gray=None), regions, fitted)
 

@@ -98,11 +98,14 @@ class Workbench:
 
     @property
     def current_model(self) -> str:
-        """The model of the settings; where that is not there any more, the default one."""
+        """The model of the settings; where none was chosen, or it is not there any more, the default one."""
         name = self.project.settings["model"]
-        if name == "bundled":
-            return self.models.default
         return name if name in self.models.names() else self.models.default
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The project's settings, with the model that is in use."""
+        return self.project.settings.all() | {"model": self.current_model}
 
     def model_name(self, model: Recognizer) -> str:
         return model.name
