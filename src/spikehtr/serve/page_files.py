@@ -21,6 +21,7 @@ from spikehtr.serve.page_patching import patched
 from spikehtr.serve.project import Project, stamp_of
 from spikehtr.serve.views import change_view, summary_view
 
+UNUSABLE = "its PAGE file was changed outside and cannot be used"
 _DELAY = 0.25  # seconds from a change to its file: several edits in a row are written at once
 _RETRY = 5.0  # after a failure
 _TRIES = 3  # of a file that is changed while it is written
@@ -85,7 +86,7 @@ class PageFiles:
             self.write(page)
         except Exception as error:  # one page must not stop the others; it is told, and tried again
             known = as_request_error(error)
-            reason = str(known or error) or repr(error)
+            reason = str(known or getattr(error, "strerror", None) or error) or repr(error)
             self._note_problem(page, f"its PAGE file cannot be written: {reason}")
             return False
         return True
@@ -181,14 +182,21 @@ class PageFiles:
             file = self.project.path(row["file"])
             stamp = stamp_of(file)
             if stamp in ("", row["file_stamp"]):
+                self._note_usable(row)
                 return False
             if (digest := digest_of(file.read_bytes())) == row["file_digest"]:
                 self.project.set_page(page, file_stamp=stamp)
+                self._note_usable(row)
                 return False
             if not self._take_in(page, file):
                 return False
             self.project.set_page(page, file_stamp=stamp, file_digest=digest)
             return True
+
+    def _note_usable(self, row: sqlite3.Row) -> None:
+        """A file that was broken is as it was before, or gone."""
+        if (row["problem"] or "").startswith(UNUSABLE):
+            self._note_problem(row["id"], None)
 
     def _take_in(self, page: int, file: Path) -> bool:
         """Merge a file's content into the log as one event."""

@@ -16,7 +16,7 @@ from spikehtr.serve.http_errors import RequestError
 from spikehtr.serve.jobs import Jobs
 from spikehtr.serve.line_pool import LinePool
 from spikehtr.serve.models import Models
-from spikehtr.serve.page_files import PageFiles
+from spikehtr.serve.page_files import UNUSABLE, PageFiles
 from spikehtr.serve.pictures import Pictures
 from spikehtr.serve.project import Project
 from spikehtr.serve.views import change_view, sent_to_all
@@ -116,7 +116,7 @@ class Workbench:
         try:
             self.files.look(page)
         except (SpikeHTRError, OSError) as error:
-            self.project.set_page(page, problem=f"its PAGE file was changed outside and cannot be used: {error}")
+            self.project.set_page(page, problem=f"{UNUSABLE}: {error}")
 
     def edit(self, page: int, ops: object, author: Author) -> dict[str, Any]:
         seq, patch, draft = self.project.edit(page, ops, author)

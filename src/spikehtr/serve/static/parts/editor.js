@@ -209,6 +209,18 @@ function EditorBar({ store, actions }) {
   </div>`;
 }
 
+/** What is wrong with the page, its files above all, until it was seen. */
+function Problem({ store }) {
+  const { problem } = store.summary.value;
+  if (!problem) return null;
+  const seen = async () => {
+    const summary = await attempt(() => api.patch(`/api/pages/${store.id}`, { problem: null }));
+    if (summary) store.summary.value = summary;
+  };
+  return html`<div class="page-problem" role="status"><p class="problem" dir="auto">${problem}</p>
+    <${Button} icon="close" label=${t("close")} iconOnly kind="quiet small" onClick=${seen} /></div>`;
+}
+
 function Splitter() {
   const drag = (event) => {
     if (event.buttons !== 1) return;
@@ -268,6 +280,7 @@ export function Editor({ page, line }) {
   const share = `${Math.round(split.value * 1000) / 10}%`;
   return html`<main class="editor" id="main">
     <${EditorBar} store=${store} actions=${actions} />
+    <${Problem} store=${store} />
     <div class="panes" style=${{ "--split": share }}>
       <${ViewerPane} key=${store.id} store=${store} control=${control} onPick=${pick} />
       <${Splitter} />
