@@ -259,7 +259,7 @@ export class PageStore {
     const entry = this.entries.get(id);
     if (!entry) return Promise.resolve(false);
     if (entry.draft.value && normalised(entry.draft.value.text) !== entry.line.value.text) return this.save(id);
-    if (entry.draft.value) this.dropDraft(entry, id);
+    if (entry.draft.value) this.discard(id);
     // A line that nobody read has no text that could be right.
     if (entry.line.value.corrected || !(entry.line.value.text || entry.line.value.reading)) return Promise.resolve(true);
     return this.edit(() => [{ op: "confirm", line: id, version: this.line(id)?.version }]);
@@ -270,8 +270,19 @@ export class PageStore {
     const entry = this.entries.get(id);
     if (!entry) return;
     const mine = entry.draft.value?.text ?? conflict.mine ?? "";
+    const { base, current } = conflict;
+    if (entry.draft.value && current?.corrected && current.text === normalised(mine)) {
+      // Both wrote the same, or what was sent arrived and its answer did not.
+      this.discard(id);
+      return void this.load();
+    }
+    if (entry.draft.value && current && current.text === base?.text) {
+      // Only the shape was changed: the text goes over it.
+      entry.draft.value = { ...entry.draft.value, version: current.version };
+      return void this.save(id);
+    }
     if (entry.draft.value) entry.draft.value = { ...entry.draft.value, held: true, conflict };
-    dialog.value = { name: "merge", store: this, id, mine, base: conflict.base, current: conflict.current };
+    dialog.value = { name: "merge", store: this, id, mine, base, current };
   }
 
   /** Shows the merge again that was put off. */
