@@ -41,6 +41,10 @@ def test_a_model_learns_and_is_compared_and_corrected_text_stays(
     result = next(job for job in ask(f"{url}/api/jobs")["jobs"] if job["kind"] == "finetune")["result"]
     assert tab.locator(".examples tbody tr").count() == len(result["examples"])
 
+    if difference := result["comparison"]["difference"]:
+        count = f"{100 * abs(difference):.2f}".rstrip("0").rstrip(".")
+        assert f"{count} {'fewer' if difference < 0 else 'more'} characters in a hundred" in tab.inner_text(".verdict")
+
     assert ask(f"{url}/api/settings")["model"] != "ours"
     # Nothing changes until the person says so; corrected lines never.
     tab.click("text=Use this model")

@@ -64,6 +64,9 @@ function Run({ job }) {
   </section>`;
 }
 
+/** A difference of two rates: "2 % fewer errors" would be taken for a share of the errors. */
+const inHundred = (rate) => number(100 * rate, 2);
+
 function Comparison({ result }) {
   const { comparison, model, examples = [] } = result;
   const { old, new: fresh } = comparison;
@@ -79,8 +82,8 @@ function Comparison({ result }) {
     <table class="scores"><thead><tr><td></td><th scope="col">${t("compare.old")}</th><th scope="col">${t("compare.new")}</th></tr></thead>
       <tbody>${row(t("compare.cer"), "cer")}${row(t("compare.wer"), "wer")}</tbody></table>
     <p class=${comparison.real ? "verdict real" : "verdict"}>
-      ${t(comparison.difference < 0 ? "compare.better" : comparison.difference > 0 ? "compare.worse" : "compare.same", { share: percent(Math.abs(comparison.difference)) })}
-      ${comparison.interval ? ` ${t("compare.interval", { low: percent(comparison.interval[0]), high: percent(comparison.interval[1]) })}` : ""}
+      ${t(comparison.difference < 0 ? "compare.better" : comparison.difference > 0 ? "compare.worse" : "compare.same", { count: inHundred(Math.abs(comparison.difference)) })}
+      ${comparison.interval ? ` ${t("compare.interval", { low: inHundred(comparison.interval[0]), high: inHundred(comparison.interval[1]) })}` : ""}
       ${comparison.p_value !== null ? ` ${t("compare.p", { p: number(comparison.p_value, 3) })}` : ""}
       ${" "}${t(comparison.real ? "compare.real" : "compare.chance")}
     </p>
