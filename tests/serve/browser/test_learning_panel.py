@@ -34,6 +34,9 @@ def test_a_model_learns_and_is_compared_and_corrected_text_stays(
     tab.fill("input[type=number]", "0.2")
     tab.fill("form input:not([type])", "ours")
     tab.keyboard.press("Enter")
+    tab.wait_for_function("() => /Step [1-9]/.test(document.querySelector('.learn')?.innerText)", timeout=120_000)
+    tab.click("text=Cancel")
+    tab.click("text=Resume", timeout=120_000)
     tab.wait_for_selector(".comparison", timeout=240_000)
     assert tab.inner_text(".scores th:last-child") == "New model"
     assert tab.locator(".curve circle").count() >= 1
