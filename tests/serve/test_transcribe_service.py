@@ -278,7 +278,9 @@ def test_the_description_names_every_path_of_the_service(browser: Browser) -> No
 def test_the_description_names_every_format_and_every_refusal(tmp_path: Path) -> None:
     post = DESCRIPTION["paths"]["/v1/transcribe"]["post"]["responses"]
     assert post["200"]["content"].keys() == _WRITERS.keys()
-    with served(tmp_path, access=Access("0.0.0.0", "a token of some length"), address="http://192.0.2.7:8765") as guarded:
+    with served(
+        tmp_path, access=Access("0.0.0.0", "a token of some length"), address="http://192.0.2.7:8765"
+    ) as guarded:
         del guarded.client.headers["Authorization"]
         for path, described in DESCRIPTION["paths"].items():
             ((method, operation),) = described.items()

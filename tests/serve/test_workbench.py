@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from spikehtr.recognizer import Recognizer
 from spikehtr.serve.app import make_app
 from spikehtr.serve.backup import write_backup
 from spikehtr.serve.models import Models, check_file
+from spikehtr.serve.page_parsing import parse_file
 from spikehtr.serve.project import Project
 from spikehtr.serve.workbench import Workbench
 
@@ -256,6 +258,33 @@ def test_pages_go_out_in_every_format(browser: Browser, tmp_path: Path) -> None:
     table = pq.read_table(io.BytesIO(browser.client.get("/api/export?format=parquet").content))
     assert table["text"].to_pylist() == ["Straße <b>"]
     assert not list(tmp_path.glob(".spikehtr/export-*"))
+
+
+@pytest.mark.parametrize("fault", ["a read-only folder", "a broken file"])
+def test_a_page_goes_out_also_where_its_file_cannot_be_written(
+    fault: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = browser.client.app.state.bench  # type: ignore[attr-defined]
+    bench.files.flush()
+    if fault == "a broken file":
+        (tmp_path / "page.xml").write_text("<PcGts", encoding="utf-8")
+    else:
+
+        def refuse(_: object) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        monkeypatch.setattr(bench.project.results, "writing", refuse)
+    line = browser.line(1)
+    browser.edit(1, {"op": "set_text", "line": line["id"], "version": line["version"], "text": "goes out"})
+    out = browser.client.get("/api/export?format=page&pages=1")
+    assert out.status_code == 200, out.text
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "page.xml").write_bytes(out.content)
+    assert (
+        parse_file(tmp_path / "out" / "page.xml", tmp_path / "page.png").state.lines[line["id"]]["text"] == "goes out"
+    )
+    archive = browser.client.get("/api/export?format=page&images=1")
+    assert zipfile.ZipFile(io.BytesIO(archive.content)).namelist() == ["page.xml", "page.png"]
 
 
 def test_uploads_are_taken_by_their_content_and_nothing_is_replaced(browser: Browser, tmp_path: Path) -> None:

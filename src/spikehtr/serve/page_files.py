@@ -108,6 +108,20 @@ class PageFiles:
                     return
         raise SpikeHTRError("another program keeps writing it; close the page there")
 
+    def content(self, page: int) -> bytes:
+        """What the page's file would say, where it cannot be written; begun anew where what is there is broken."""
+        with self._lock:
+            with self.project.log.lock:
+                row, state = self.project.row(page), self.project.log.state(page).copy()
+            image, size = self.project.image(row), (row["width"], row["height"])
+            file = self.project.path(row["file"]) if row["file"] else image.with_suffix(".xml")
+            try:
+                data = file.read_bytes() if row["file"] and file.is_file() else None
+                content = patched(data, state, file, image, size)
+            except (SpikeHTRError, etree.LxmlError, OSError):
+                data, content = None, patched(None, state, file, image, size)
+        return sealed(content.decode(), "page") if content is not None else data or b""
+
     def _write_once(self, page: int) -> bool:
         project = self.project
         with project.log.lock:

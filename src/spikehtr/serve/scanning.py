@@ -64,7 +64,7 @@ def _look_at_image(project: Project, row: sqlite3.Row) -> str | None:
     if stamp == row["stamp"] and said is None:
         return None
     problem = _fault_of_image(image, (row["width"], row["height"]))
-    values = {"stamp": stamp} if stamp else {}
+    values: dict[str, object] = {"stamp": stamp} if stamp else {}
     if problem is not None or said is not None:
         values["problem"] = problem
     project.set_page(row["id"], **values)

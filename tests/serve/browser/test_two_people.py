@@ -63,7 +63,7 @@ def test_a_conflict_is_shown_and_merged_and_another_tab_follows(
     first.wait_for_selector('.save-state[data-state="failed"]')
     assert not any(text.endswith(" kept") for text in texts(url))
     first.context.set_offline(False)
-    until(lambda: any(text.endswith("shape kept") for text in texts(url)), f"what was typed offline saved: {texts(url)}")
+    until(lambda: any(text.endswith("shape kept") for text in texts(url)), "what was typed offline saved")
 
 
 def test_right_to_left_text_is_set_and_corrected_as_it_is_written(
