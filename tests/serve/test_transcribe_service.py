@@ -82,6 +82,20 @@ def test_results_come_in_the_format_that_is_asked_for(browser: Browser, accept: 
         assert answer.headers["content-disposition"].startswith("attachment")
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"},  # curl --data-binary
+        {"Content-Type": "application/octet-stream", "Accept": ""},
+        {"Content-Type": ""},
+    ],
+)
+def test_an_image_is_known_by_its_content(browser: Browser, headers: dict[str, str]) -> None:
+    answer = browser.client.post("/v1/transcribe", content=line("words"), headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Type"] == "application/json"
+
+
 def test_lines_may_be_given_by_a_page_file(browser: Browser, tmp_path: Path) -> None:
     draw_page(tmp_path / "page.png")
     given_lines = (

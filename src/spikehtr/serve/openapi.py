@@ -97,6 +97,7 @@ DESCRIPTION: dict[str, Any] = {
                     "content": {
                         "image/*": _BINARY,
                         "application/octet-stream": _BINARY,
+                        "application/x-www-form-urlencoded": _BINARY,
                         "multipart/form-data": {
                             "schema": {
                                 "type": "object",
