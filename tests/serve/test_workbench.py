@@ -25,6 +25,7 @@ from spikehtr.data.formats.page_xml import parse
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import Segmenter
 from spikehtr.recognizer import Recognizer
+from spikehtr.serve.alternatives import as_kept
 from spikehtr.serve.app import make_app
 from spikehtr.serve.backup import write_backup
 from spikehtr.serve.models import Models, check_file
@@ -195,6 +196,21 @@ def test_alternatives_stand_beside_each_character_that_is_read(browser: Browser)
     assert found["text"].split() == line["text"].split()
     assert any(others for _, others in found["characters"])
     assert all(0 < share < 1 for _, others in found["characters"] for _, share in others)
+
+
+def test_alternatives_belong_to_the_characters_that_the_reading_keeps(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spelled = [[sign, [["x", 0.1]]] for sign in " ae\u0301  b "]
+    assert as_kept(spelled) == [["a", [["x", 0.1]]], ["é", []], [" ", [["x", 0.1]]], ["b", [["x", 0.1]]]]
+    bench = browser.client.app.state.bench  # type: ignore[attr-defined]
+    line = browser.line(1)
+    assert browser.get(f"/api/pages/1/lines/{line['id']}/alternatives")["characters"]
+    model = bench.model()
+    monkeypatch.setattr(bench, "model", lambda: model)
+    fit = model.fit
+    monkeypatch.setattr(model, "fit", lambda image: fit(Image.new("L", (600, 40), 255)))  # it reads otherwise by now
+    assert browser.get(f"/api/pages/1/lines/{line['id']}/alternatives")["characters"] == []
 
 
 def test_find_and_replace_is_one_step_a_page_and_leaves_what_changed_meanwhile(browser: Browser) -> None:
