@@ -38,10 +38,10 @@ def test_a_model_learns_and_is_compared_and_corrected_text_stays(
     tab.click("text=Cancel")
     tab.click("text=Resume", timeout=120_000)
     tab.wait_for_selector(".comparison", timeout=240_000)
-    assert tab.inner_text(".scores th:last-child") == "New model"
-    assert tab.locator(".curve circle").count() >= 1
-    tab.wait_for_function("() => document.querySelector('.models').innerText.includes('ours')")
     result = next(job for job in ask(f"{url}/api/jobs")["jobs"] if job["kind"] == "finetune")["result"]
+    assert tab.inner_text(".scores th:last-child") == "New model"
+    assert tab.locator(".curve circle").count() == len(result["curve"]) + 1, "the old model, then the new one's course"
+    tab.wait_for_function("() => document.querySelector('.models').innerText.includes('ours')")
     assert tab.locator(".examples tbody tr").count() == len(result["examples"])
 
     if difference := result["comparison"]["difference"]:

@@ -47,6 +47,9 @@ function Start() {
   </form>`;
 }
 
+/** The curve begins with the old model, as soon as its error on the same lines is known. */
+const withStart = (result) => (result?.comparison ? [{ step: 0, cer: result.comparison.old.cer }, ...(result.curve ?? [])] : result?.curve);
+
 function Run({ job }) {
   const act = async (verb) => {
     const answer = await attempt(() => api.post(`/api/jobs/${job.id}/${verb}`));
@@ -59,7 +62,7 @@ function Run({ job }) {
     ${isRunning(job) && html`<${Bar} share=${job.total ? job.done / job.total : null} label=${t("job.finetune")} />
       <p role="status">${job.total ? t("learn.steps", { done: job.done, total: job.total }) : ""} <bdi dir="auto">${job.message}</bdi> ${job.seconds_left ? t("time.left", { time: duration(job.seconds_left) }) : ""}</p>`}
     ${job.error && html`<p class="problem" role="alert" dir="auto">${whole(job.error)}</p>`}
-    <${Curve} curve=${job.result?.curve} total=${job.total} />
+    <${Curve} curve=${withStart(job.result)} total=${job.total} />
     ${job.result?.comparison && html`<${Comparison} result=${job.result} />`}
   </section>`;
 }
