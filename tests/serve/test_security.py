@@ -127,6 +127,13 @@ def test_a_token_is_made_wherever_others_can_come(
     assert (seen[0].token is not None) == is_needed == ("?token=" in told.output)
 
 
+def test_a_link_to_a_page_leads_to_where_the_token_is_asked_for(guarded: Browser) -> None:
+    del guarded.client.headers["Authorization"]
+    answer = guarded.client.get("/p/page/1")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert guarded.client.get("/api/pages/1").status_code == 401
+
+
 def test_the_address_with_the_token_sets_a_cookie_that_scripts_cannot_read(guarded: Browser) -> None:
     client = guarded.client
     del client.headers["Authorization"]

@@ -37,7 +37,10 @@ HEADERS = {
 }
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN = frozenset({"/healthz"})  # no token
-_NO_TOKEN = ("/static/",)  # nor for what everybody can download with the package
+_NO_TOKEN = (
+    "/static/",
+    "/p/",
+)  # nor for what everybody can download with the package: the front end, which asks for it
 _ATTEMPTS, _MINUTE = 10, 60.0  # wrong tokens in a minute, from all addresses together
 
 
