@@ -143,6 +143,7 @@ def test_an_image_that_is_gone_or_another_is_told_until_it_is_back(browser: Brow
     draw_page(file)
     assert scan() is None
     browser.wait_for_all()
+    assert browser.client.app.state.bench.files.flush()  # type: ignore[attr-defined]
     kept = file.rename(tmp_path / "one.png")
     assert "not there" in (scan() or "")
     Image.new("L", (410, 300)).save(file)

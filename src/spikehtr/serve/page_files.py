@@ -236,8 +236,10 @@ class PageFiles:
             problem = None
             if merged.conflicts:
                 names = ", ".join(merged.conflicts[:5])
-                problem = f"{Path(row['file'] or file.name).name} was changed outside in lines that were changed here, "
-                problem += f"too ({names}): what was written here stands, the other is kept in a .bak file"
+                problem = (
+                    f"{Path(row['file'] or file.name).name} was changed outside in lines that were changed here, "
+                    f"too ({names}): what was written here stands, the other is kept in a .bak file"
+                )
                 self._keep_copy(file)
             project.set_page(page, problem=problem)
         if patch:

@@ -74,14 +74,14 @@ def _look_at_image(project: Project, row: sqlite3.Row) -> str | None:
 
 def _fault_of_image(image: Path, size: tuple[int, int]) -> str | None:
     if not image.is_file():
-        return f"{_ITS_IMAGE} is not there any more: put it back, or remove the page"
+        return "its image is not there any more: put it back, or remove the page"
     try:
         width, height = image_size(image)
     except ImageError as error:
-        return f"{_ITS_IMAGE} cannot be read any more ({error}): put a sound one there"
+        return f"its image cannot be read any more ({error}): put a sound one there"
     if (width, height) != size:
         was = f"{size[0]} x {size[1]}"
-        return f"{_ITS_IMAGE} has {width} x {height} pixels now, its lines were drawn on {was}: put that one back"
+        return f"its image has {width} x {height} pixels now, its lines were drawn on {was}: put that one back"
     return None
 
 

@@ -5,6 +5,7 @@ import * as api from "./api.js";
 import { attempt, dialog, jobs, lastSeq, messages, needsToken, noteJob, route, say, sayError, session, settings, unsay } from "./state.js";
 import { commandsOf } from "./keys.js";
 import { t } from "./i18n/index.js";
+import { said } from "./i18n/said.js";
 import { Button } from "./parts/basics.js";
 import { Header } from "./parts/header.js";
 import { Pages, loadPages, notePage, pages } from "./parts/pages.js";
@@ -23,7 +24,7 @@ const DIALOGS = {
 function Messages() {
   return html`<div class="messages" aria-live="polite">
     ${messages.value.map((message) => html`<div key=${message.id} class="message" data-kind=${message.kind} role=${message.kind === "error" ? "alert" : undefined}>
-      <p dir="auto"><strong>${message.text}</strong>${message.detail ? html`<br />${message.detail}` : ""}</p>
+      <p dir="auto"><strong>${said(message.text)}</strong>${message.detail ? html`<br />${said(message.detail)}` : ""}</p>
       ${message.action && html`<${Button} label=${message.action.label} kind="small" onClick=${() => (message.action.run(), unsay(message.id))} />`}
       <${Button} icon="close" label=${t("close")} iconOnly kind="quiet small" onClick=${() => unsay(message.id)} />
     </div>`)}

@@ -2,13 +2,14 @@
 
 import { html, signal, effect, useEffect, useMemo } from "../lib.js";
 import * as api from "../api.js";
-import { attempt, dialog, go, noteLine, say, startJob, stored, threshold, whole } from "../state.js";
+import { attempt, dialog, go, noteLine, say, startJob, stored, threshold } from "../state.js";
 import { commandsOf, isTyping } from "../keys.js";
 import { PageStore } from "../page-store.js";
 import { bounds } from "../geometry.js";
 import { runs } from "../text.js";
 import { join, machineText, nextDoubt, readAgain, regionFrom, remove, shift, splitAtCaret } from "../line-actions.js";
 import { has, t, percent } from "../i18n/index.js";
+import { said, whole } from "../i18n/said.js";
 import { Button, StateBadge } from "./basics.js";
 import { LineList } from "./line-list.js";
 import { ViewerPane, nextLayer } from "./viewer-pane.js";
@@ -217,7 +218,7 @@ function Problem({ store }) {
     const summary = await attempt(() => api.patch(`/api/pages/${store.id}`, { problem: null }));
     if (summary) store.summary.value = summary;
   };
-  return html`<div class="page-problem" role="status"><p class="problem" dir="auto">${problem}</p>
+  return html`<div class="page-problem" role="status"><p class="problem" dir="auto">${said(problem)}</p>
     <${Button} icon="close" label=${t("close")} iconOnly kind="quiet small" onClick=${seen} /></div>`;
 }
 

@@ -2,8 +2,9 @@
 
 import { html, signal, useEffect, useSignal } from "../lib.js";
 import * as api from "../api.js";
-import { attempt, go, isRunning, jobs, noteJob, say, setSettings, settings, startJob, whole } from "../state.js";
+import { attempt, go, isRunning, jobs, noteJob, say, setSettings, settings, startJob } from "../state.js";
 import { duration, moment, number, percent, t } from "../i18n/index.js";
+import { said, whole } from "../i18n/said.js";
 import { difference } from "../text.js";
 import { Bar, Button, Difference } from "./basics.js";
 import { Curve } from "./curve.js";
@@ -25,7 +26,7 @@ function Stock() {
       ${fact(now.lines, t("learn.lines"))}${fact(now.pages, t("learn.pages"))}${fact(now.training_lines, t("learn.training"))}${fact(now.heldout_lines, t("learn.heldout"))}
     </div>
     <p class="hint">${t("learn.heldoutHint")}</p>
-    ${now.reason && html`<p class=${now.enough ? "hint" : "problem"} dir="auto">${now.reason}</p>`}`;
+    ${now.reason && html`<p class=${now.enough ? "hint" : "problem"} dir="auto">${said(now.reason)}</p>`}`;
 }
 
 function Start() {
@@ -60,7 +61,7 @@ function Run({ job }) {
       ${isRunning(job) && job.can_cancel && html`<${Button} label=${t("cancel")} onClick=${() => act("cancel")} />`}
       ${job.can_resume && html`<${Button} label=${t("resume")} kind="primary" onClick=${() => act("resume")} />`}</div>
     ${isRunning(job) && html`<${Bar} share=${job.total ? job.done / job.total : null} label=${t("job.finetune")} />
-      <p role="status">${job.total ? t("learn.steps", { done: job.done, total: job.total }) : ""} <bdi dir="auto">${job.message}</bdi> ${job.seconds_left ? t("time.left", { time: duration(job.seconds_left) }) : ""}</p>`}
+      <p role="status">${job.total ? t("learn.steps", { done: job.done, total: job.total }) : ""} <bdi dir="auto">${said(job.message)}</bdi> ${job.seconds_left ? t("time.left", { time: duration(job.seconds_left) }) : ""}</p>`}
     ${job.error && html`<p class="problem" role="alert" dir="auto">${whole(job.error)}</p>`}
     <${Curve} curve=${withStart(job.result)} total=${job.total} />
     ${job.result?.comparison && html`<${Comparison} result=${job.result} />`}
