@@ -133,12 +133,13 @@ def _files(project: Project) -> list[Path]:
 
 def _add_pages(bench: Workbench, job: BackgroundJob, brought: Collection[Path]) -> list[int]:
     project = bench.project
-    known = {row["image"] for row in project.log.rows("SELECT image FROM pages")}
+    rows = project.log.rows("SELECT image, file FROM pages")
+    known, own = {row["image"] for row in rows}, {row["file"] for row in rows}
     several = {row["path"] for row in project.log.rows("SELECT path FROM documents")}
     inputs = []
     for path in _files(project):
         name = path.relative_to(project.folder).as_posix()
-        if name in several or path.suffix.lower() == ".pdf":
+        if name in several or name in own or path.suffix.lower() == ".pdf":
             continue
         if path.suffix.lower() != ".xml" or xml.sniff(path) in ROOTS:
             inputs.append(str(path))
