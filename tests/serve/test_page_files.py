@@ -210,6 +210,20 @@ def test_a_file_broken_from_outside_is_left_alone_and_the_edits_are_kept(tmp_pat
         assert project.row(page)["problem"] is None
 
 
+def test_an_alto_file_in_the_place_of_a_page_file_is_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as project:
+        page = foreign_page(project)
+        project.edit(page, [op(project, page, "set_text", "b1", text="ours")], ADA)
+        alto = '<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Layout><Page ID="p"/></Layout></alto>'
+        (tmp_path / "page.xml").write_text(alto, encoding="utf-8")
+        files = PageFiles(project)
+        files.note(page)
+        assert not files.flush()
+        assert (tmp_path / "page.xml").read_text(encoding="utf-8") == alto
+        assert "no PAGE file" in project.row(page)["problem"]
+        assert project.log.state(page).lines["b1"]["text"] == "ours"
+
+
 def test_a_broken_file_is_a_problem_of_the_page_until_it_is_as_it_was(tmp_path: Path) -> None:
     with served(tmp_path) as browser:
         draw_page(tmp_path / "page.png")

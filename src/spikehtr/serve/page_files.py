@@ -221,6 +221,8 @@ class PageFiles:
             root = xml.load(file, report)
             if root is None:
                 raise SpikeHTRError(report.problems[0].message)
+            if (kind := xml.name_of(root)) != "PcGts":
+                raise SpikeHTRError(f"{file.name} is no PAGE file: its root element is <{kind}>")
             theirs = parse_root(root, file, project.image(row), report).state
         except (SpikeHTRError, etree.LxmlError) as error:
             raise SpikeHTRError(f"{error}; mend it, or move it away: what was done here is kept") from None

@@ -166,7 +166,7 @@ def _add(project: Project, source: Source, known: set[str], job: BackgroundJob, 
         name = image.relative_to(project.folder).as_posix()
         if name in known:
             if is_brought and source.kind == "xml":
-                job.problem(source.path.name, _unused(project, name))
+                job.problem(source.path.name, _unused(project, name, source.path))
             return None
         known.add(name)
         return project.add_page(image, source.path if source.kind == "xml" else None)
@@ -175,8 +175,9 @@ def _add(project: Project, source: Source, known: set[str], job: BackgroundJob, 
         return None
 
 
-def _unused(project: Project, image: str) -> str:
-    """Why the lines of a PAGE or ALTO file were not taken, and how they can be."""
+def _unused(project: Project, image: str, file: Path) -> str:
+    """Why the lines of a PAGE or ALTO file were not taken, and how those of PAGE can be."""
     row = project.log.row("SELECT file FROM pages WHERE image = ?", image)
-    remedy = f"; to take this file's instead, put it in the place of {row['file']}" if row and row["file"] else ""
+    can_replace = row is not None and row["file"] and xml.sniff(file) == "PcGts"
+    remedy = f"; to take this file's instead, put it in the place of {row['file']}" if row and can_replace else ""
     return f"{image} is a page already, which keeps its own lines{remedy}"
