@@ -34,7 +34,7 @@ class Server:
         for line in self.process.stdout:
             said.append(line)
             if found := re.search(r"http://\S+", line):
-                self.url = found.group().rstrip("/.")
+                self.url = found.group().partition("?")[0].rstrip("/.")
                 return self._wait()
         raise AssertionError("the server did not start: " + "".join(said))
 

@@ -76,7 +76,7 @@ def test_a_person_sees_what_the_sender_saw_of_a_line_that_changed(tmp_path: Path
         project.edit(page, [op | {"text": "later", "version": seq}], ADA)
         seen = project.log.seen_at(page, "lines", lines[0], seq)
         assert seen.lines[lines[0]]["text"] == "mine"
-        assert [v["text"] for v in project.log.texts_of_line(page, lines[0])] == ["later", "mine", ""]
+        assert [v["text"] for v in project.log.texts_of_line(page, lines[0])] == ["later", "mine"]
 
 
 def test_undo_of_what_somebody_else_did_meanwhile_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from editing_help import ADA, KINDS, in_file, same, step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
-from serve_help import draw_page, opened, page_with_lines
+from serve_help import draw_page, opened, page_with_lines, served
 
 from spikehtr.errors import SpikeHTRError
 from spikehtr.serve.documents import PageState
@@ -208,6 +208,39 @@ def test_a_file_broken_from_outside_is_left_alone_and_the_edits_are_kept(tmp_pat
         assert files.flush()
         assert in_file(project, page).lines["b1"]["text"] == "ours"
         assert project.row(page)["problem"] is None
+
+
+def test_an_alto_file_in_the_place_of_a_page_file_is_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as project:
+        page = foreign_page(project)
+        project.edit(page, [op(project, page, "set_text", "b1", text="ours")], ADA)
+        alto = '<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Layout><Page ID="p"/></Layout></alto>'
+        (tmp_path / "page.xml").write_text(alto, encoding="utf-8")
+        files = PageFiles(project)
+        files.note(page)
+        assert not files.flush()
+        assert (tmp_path / "page.xml").read_text(encoding="utf-8") == alto
+        assert "no PAGE file" in project.row(page)["problem"]
+        assert project.log.state(page).lines["b1"]["text"] == "ours"
+
+
+def test_a_broken_file_is_a_problem_of_the_page_until_it_is_as_it_was(tmp_path: Path) -> None:
+    with served(tmp_path) as browser:
+        draw_page(tmp_path / "page.png")
+        browser.wait_for_job(browser.send("/api/jobs", {"kind": "scan"}, 202)["job"]["id"])
+        browser.wait_for_all()
+        file = tmp_path / "page.xml"
+        browser.client.app.state.bench.files.flush()  # type: ignore[attr-defined]
+        kept = file.rename(tmp_path / "kept")
+        for mended in (kept, None):
+            file.write_text("<PcGts", encoding="utf-8")
+            assert "cannot be used" in browser.page(1)["page"]["problem"]
+            file.unlink() if mended is None else mended.replace(file)
+            assert browser.page(1)["page"]["problem"] is None
+        browser.send("/api/pages/1", {"problem": "mine"}, 422, "PATCH")
+        file.write_text("<PcGts", encoding="utf-8")
+        assert browser.page(1)["page"]["problem"]
+        assert browser.send("/api/pages/1", {"problem": None}, method="PATCH")["problem"] is None
 
 
 def test_a_deleted_file_is_written_again_with_the_next_edit(tmp_path: Path) -> None:

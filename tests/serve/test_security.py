@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from serve_help import Browser, draw_page, served
+from typer.testing import CliRunner
 
 from iiif_help import iiif_server
+from spikehtr.cli import app
 from spikehtr.pages.iiif import ClientOptions, FetchError
 from spikehtr.serve import iiif_import
 from spikehtr.serve.iiif_import import NotPublicError, PublicClient, check_public
 from spikehtr.serve.security import Access
 from spikehtr.serve.uploads import safe_name
+from spikehtr.serve.workbench import Workbench
 
 TOKEN = "a token of some length"
 
@@ -96,6 +99,39 @@ def test_beyond_this_computer_nothing_is_answered_without_the_token(guarded: Bro
     assert client.get("/healthz").status_code == 200
     assert client.get("/api/session", headers={"Authorization": "Bearer wrong"}).status_code == 401
     assert client.get("/api/session", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "is_needed"),
+    [
+        ([], False),
+        (["--host", "127.0.0.1", "--allow-host", "localhost"], False),
+        (["--host", "0.0.0.0"], True),
+        (["--allow-host", "scans.example"], True),  # through a proxy, others reach what listens to this computer alone
+    ],
+)
+def test_a_token_is_made_wherever_others_can_come(
+    options: list[str], is_needed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Access] = []
+
+    def run(bench: Workbench, access: Access, limits: object, listening: socket.socket) -> None:
+        seen.append(access)
+        listening.close()
+        bench.stop()
+
+    monkeypatch.setattr("spikehtr.serve.server.run", run)
+    monkeypatch.setattr(Workbench, "load_reader_soon", lambda *_, **__: None)
+    told = CliRunner().invoke(app, ["serve", str(tmp_path), "--no-browser", "--port", "0", *options])
+    assert told.exit_code == 0, told.output
+    assert (seen[0].token is not None) == is_needed == ("?token=" in told.output)
+
+
+def test_a_link_to_a_page_leads_to_where_the_token_is_asked_for(guarded: Browser) -> None:
+    del guarded.client.headers["Authorization"]
+    answer = guarded.client.get("/p/page/1")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert guarded.client.get("/api/pages/1").status_code == 401
 
 
 def test_the_address_with_the_token_sets_a_cookie_that_scripts_cannot_read(guarded: Browser) -> None:

@@ -25,6 +25,9 @@ from spikehtr.results.page import Page
 from spikehtr.serve.http_errors import RequestError
 from spikehtr.serve.limits import Limits
 from spikehtr.serve.line_pool import LinePool
+from spikehtr.serve.openapi import DESCRIPTION
+from spikehtr.serve.security import Access
+from spikehtr.serve.transcribe_service import _WRITERS
 
 TIGHT = Limits(image_bytes=200_000, pixels=1_000_000, upload_bytes=300_000, seconds=30)
 
@@ -77,6 +80,20 @@ def test_results_come_in_the_format_that_is_asked_for(browser: Browser, accept: 
     assert mark in answer.text
     if "html" in media:
         assert answer.headers["content-disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"},  # curl --data-binary
+        {"Content-Type": "application/octet-stream", "Accept": ""},
+        {"Content-Type": ""},
+    ],
+)
+def test_an_image_is_known_by_its_content(browser: Browser, headers: dict[str, str]) -> None:
+    answer = browser.client.post("/v1/transcribe", content=line("words"), headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Type"] == "application/json"
 
 
 def test_lines_may_be_given_by_a_page_file(browser: Browser, tmp_path: Path) -> None:
@@ -270,6 +287,20 @@ def test_the_description_names_every_path_of_the_service(browser: Browser) -> No
     }
     assert set(described["paths"]) == ours
     assert described["openapi"].startswith("3.1")
+
+
+def test_the_description_names_every_format_and_every_refusal(tmp_path: Path) -> None:
+    post = DESCRIPTION["paths"]["/v1/transcribe"]["post"]["responses"]
+    assert post["200"]["content"].keys() == _WRITERS.keys()
+    with served(
+        tmp_path, access=Access("0.0.0.0", "a token of some length"), address="http://192.0.2.7:8765"
+    ) as guarded:
+        del guarded.client.headers["Authorization"]
+        for path, described in DESCRIPTION["paths"].items():
+            ((method, operation),) = described.items()
+            for headers in ({}, {"Host": "evil.example"}):
+                status = guarded.client.request(method, path.format(job=1), headers=headers).status_code
+                assert str(status) in operation["responses"], (path, headers)
 
 
 JSON = st.recursive(

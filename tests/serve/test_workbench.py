@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import subprocess
 import sys
@@ -24,9 +25,11 @@ from spikehtr.data.formats.page_xml import parse
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import Segmenter
 from spikehtr.recognizer import Recognizer
+from spikehtr.serve.alternatives import as_kept
 from spikehtr.serve.app import make_app
 from spikehtr.serve.backup import write_backup
 from spikehtr.serve.models import Models, check_file
+from spikehtr.serve.page_parsing import parse_file
 from spikehtr.serve.project import Project
 from spikehtr.serve.workbench import Workbench
 
@@ -195,6 +198,21 @@ def test_alternatives_stand_beside_each_character_that_is_read(browser: Browser)
     assert all(0 < share < 1 for _, others in found["characters"] for _, share in others)
 
 
+def test_alternatives_belong_to_the_characters_that_the_reading_keeps(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spelled = [[sign, [["x", 0.1]]] for sign in " ae\u0301  b "]
+    assert as_kept(spelled) == [["a", [["x", 0.1]]], ["é", []], [" ", [["x", 0.1]]], ["b", [["x", 0.1]]]]
+    bench = browser.client.app.state.bench  # type: ignore[attr-defined]
+    line = browser.line(1)
+    assert browser.get(f"/api/pages/1/lines/{line['id']}/alternatives")["characters"]
+    model = bench.model()
+    monkeypatch.setattr(bench, "model", lambda: model)
+    fit = model.fit
+    monkeypatch.setattr(model, "fit", lambda image: fit(Image.new("L", (600, 40), 255)))  # it reads otherwise by now
+    assert browser.get(f"/api/pages/1/lines/{line['id']}/alternatives")["characters"] == []
+
+
 def test_find_and_replace_is_one_step_a_page_and_leaves_what_changed_meanwhile(browser: Browser) -> None:
     first, second = browser.page(1)["lines"][:2]
     for line in (first, second):
@@ -258,6 +276,33 @@ def test_pages_go_out_in_every_format(browser: Browser, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".spikehtr/export-*"))
 
 
+@pytest.mark.parametrize("fault", ["a read-only folder", "a broken file"])
+def test_a_page_goes_out_also_where_its_file_cannot_be_written(
+    fault: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = browser.client.app.state.bench  # type: ignore[attr-defined]
+    bench.files.flush()
+    if fault == "a broken file":
+        (tmp_path / "page.xml").write_text("<PcGts", encoding="utf-8")
+    else:
+
+        def refuse(_: object) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        monkeypatch.setattr(bench.project.results, "writing", refuse)
+    line = browser.line(1)
+    browser.edit(1, {"op": "set_text", "line": line["id"], "version": line["version"], "text": "goes out"})
+    out = browser.client.get("/api/export?format=page&pages=1")
+    assert out.status_code == 200, out.text
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "page.xml").write_bytes(out.content)
+    assert (
+        parse_file(tmp_path / "out" / "page.xml", tmp_path / "page.png").state.lines[line["id"]]["text"] == "goes out"
+    )
+    archive = browser.client.get("/api/export?format=page&images=1")
+    assert zipfile.ZipFile(io.BytesIO(archive.content)).namelist() == ["page.xml", "page.png"]
+
+
 def test_uploads_are_taken_by_their_content_and_nothing_is_replaced(browser: Browser, tmp_path: Path) -> None:
     image = io.BytesIO()
     Image.new("L", (300, 200), 255).save(image, "PNG")
@@ -294,6 +339,17 @@ def test_settings_are_checked_and_kept(tmp_path: Path) -> None:
         browser.send("/api/settings", {"model": "../secret"}, 404, "PATCH")
     with served(tmp_path) as browser:
         assert browser.get("/api/settings")["language"] == "de"
+
+
+def test_the_model_that_the_server_was_started_with_is_in_use_until_another_is_chosen(browser: Browser) -> None:
+    def in_use() -> list[str]:
+        return [model["name"] for model in browser.get("/api/models")["models"] if model["current"]]
+
+    assert browser.get("/api/session")["settings"]["model"] == "small"
+    assert in_use() == ["small"]
+    for name in ("bundled", "small"):
+        assert browser.send("/api/settings", {"model": name}, method="PATCH")["model"] == name
+        assert in_use() == [name]
 
 
 def test_events_tell_every_browser_of_a_change(browser: Browser) -> None:

@@ -115,3 +115,40 @@ def test_a_manifest_with_faults_brings_what_is_sound_and_names_the_rest(browser:
             failed = browser.wait_for_job(job["id"])
             assert failed["state"] == "failed"
             assert wrong in failed["error"]["message"]
+
+
+def test_a_file_for_a_page_that_is_there_already_is_told_and_its_lines_stay(browser: Browser, tmp_path: Path) -> None:
+    image = io.BytesIO()
+    drawn(tmp_path).save(image, "PNG")
+    import_files(browser, {"one.png": image.getvalue()})
+    before = browser.page(1)["lines"]
+    own = browser.client.get("/api/export?format=page&pages=1").content
+    problems = import_files(browser, {"late.xml": own.replace(b"some words", b"other words")})
+    assert "one.png is a page already" in problems["late.xml"]
+    assert "in the place of one.xml" in problems["late.xml"]
+    assert browser.page(1)["lines"] == before
+    (tmp_path / "project" / "late.xml").unlink()
+    assert import_files(browser, {"one.png": image.getvalue()}) == {}
+
+
+def test_an_image_that_is_gone_or_another_is_told_until_it_is_back(browser: Browser, tmp_path: Path) -> None:
+    def scan() -> str | None:
+        job = browser.send("/api/jobs", {"kind": "scan"}, 202)["job"]["id"]
+        told = [problem["reason"] for problem in browser.wait_for_job(job)["problems"]]
+        (page,) = browser.get("/api/pages")["pages"]
+        assert told == [page["problem"]] * bool(page["problem"])
+        return page["problem"]  # type: ignore[no-any-return]
+
+    file = tmp_path / "project" / "one.png"
+    draw_page(file)
+    assert scan() is None
+    browser.wait_for_all()
+    assert browser.client.app.state.bench.files.flush()  # type: ignore[attr-defined]
+    kept = file.rename(tmp_path / "one.png")
+    assert "not there" in (scan() or "")
+    Image.new("L", (410, 300)).save(file)
+    assert "410 x 300 pixels now, its lines were drawn on 400 x 300" in (scan() or "")
+    file.write_bytes(b"nothing")
+    assert "cannot be read" in (scan() or "")
+    kept.replace(file)
+    assert scan() is None

@@ -61,13 +61,13 @@ def serve(
         typer.echo(f"wrote {write_backup(folder, backup)}")
         return
     try:
-        from spikehtr.serve.security import is_loopback
+        from spikehtr.serve.security import is_loopback, needs_token
         from spikehtr.serve.server import listen, run
     except ImportError as error:
         raise SpikeHTRError(f"the workbench needs {error.name}: pip install 'spikehtr[web]'") from None
     if token is not None and len(token) < 12:
         raise SpikeHTRError("--token: too short to be safe; take 12 characters or more")
-    if token is None and not is_loopback(host):
+    if token is None and needs_token(host, allow_host or ()):
         token = secrets.token_urlsafe(24)
     folder.mkdir(parents=True, exist_ok=True)
     listening = listen(host, port)

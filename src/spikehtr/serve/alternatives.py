@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +19,8 @@ _LEAST = 0.001  # probability
 
 
 def alternatives_of(bench: Workbench, page: int, name: str) -> dict[str, Any] | None:
-    """Each character that is read now, with the most likely others; None where there is no such line."""
+    """Each character of a line's reading, with the most likely others; none where today's model reads it otherwise.
+    None where there is no such line."""
     with bench.project.log.lock:
         line = bench.project.log.state(page).lines.get(name)
     if line is None:
@@ -43,4 +45,23 @@ def alternatives_of(bench: Workbench, page: int, name: str) -> dict[str, Any] | 
             if character != span.character:
                 others.append([character, round(value, 4)])
         characters.append([span.character, others[:_SHOWN]])
-    return {"text": decoded.text, "characters": characters}
+    kept = as_kept(characters)
+    text = "".join(character for character, _ in kept)
+    if line["reading"] is not None and text != line["reading"]["text"]:
+        kept = []
+    return {"text": text, "characters": kept}
+
+
+def as_kept(characters: list[list[Any]]) -> list[list[Any]]:
+    """Characters as a reading keeps them: marks with their letters, one space between words. A letter with its mark
+    has no others: those known are of its parts."""
+    kept: list[list[Any]] = []
+    for character, others in characters:
+        if character.isspace():
+            if kept and kept[-1][0] != " ":
+                kept.append([" ", others])
+        elif kept and unicodedata.combining(character[0]):
+            kept[-1] = [unicodedata.normalize("NFC", kept[-1][0] + character), []]
+        else:
+            kept.append([character, others])
+    return kept[:-1] if kept and kept[-1][0] == " " else kept

@@ -39,30 +39,32 @@ class FileEndpoints:
         files, folder = await uploads.read_upload(request, self.limits)
         if not files:
             raise bad_request("no file in the field `files`", "choose files first")
-        problems = await run_in_threadpool(self._keep_all, files, folder)
-        kept = len(files) - len(problems)
-        job = await run_in_threadpool(self.bench.jobs.add, "import", {"files": kept}, self._import(problems))
+        kept, problems = await run_in_threadpool(self._keep_all, files, folder)
+        options = {"files": len(files) - len(problems)}
+        job = await run_in_threadpool(self.bench.jobs.add, "import", options, self._import(kept, problems))
         return JSONResponse({"job": job.view()}, 202)
 
-    def _import(self, problems: list[tuple[str, str]]) -> Callable[[BackgroundJob], None]:
+    def _import(self, kept: set[Path], problems: list[tuple[str, str]]) -> Callable[[BackgroundJob], None]:
         def work(job: BackgroundJob) -> None:
             for title, reason in problems:
                 job.problem(title, reason)
-            scanning.scan_job(self.bench, job)
+            self.bench.read_new(scanning.scan(self.bench, job, kept))
 
         return work
 
-    def _keep_all(self, files: list[UploadFile], folder: str) -> list[tuple[str, str]]:
-        problems = []
+    def _keep_all(self, files: list[UploadFile], folder: str) -> tuple[set[Path], list[tuple[str, str]]]:
+        """The files that are new, and what is wrong with which."""
+        kept, problems = set(), []
         for file in files:
             name = uploads.safe_name(f"{folder}/{file.filename or 'page'}")
             try:
-                uploads.keep(self.project, file.file, name, self.limits)
+                if (path := uploads.keep(self.project, file.file, name, self.limits)) is not None:
+                    kept.add(path)
             except SpikeHTRError as error:
                 problems.append((name.as_posix(), str(error)))
             finally:
                 file.file.close()
-        return problems
+        return kept, problems
 
     def export(self, request: Request, body: Body) -> Any:
         query = request.query_params

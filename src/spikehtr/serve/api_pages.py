@@ -80,9 +80,14 @@ class PageEndpoints:
     def patch(self, request: Request, body: Body) -> Any:
         page = path_id(request)
         self.project.row(page)
-        if not isinstance(body.get("removed"), bool):
+        if "problem" in body:
+            if body["problem"] is not None:
+                raise invalid("problem", "must be null: it was seen")
+            self.project.set_page(page, problem=None)
+        elif not isinstance(body.get("removed"), bool):
             raise invalid("removed", "must be true or false")
-        self.project.set_page(page, removed=int(body["removed"]))
+        else:
+            self.project.set_page(page, removed=int(body["removed"]))
         summary = summary_view(self.project.row(page))
         self.project.broadcast.tell("page", summary)
         return summary

@@ -49,7 +49,7 @@ class ProjectEndpoints:
             "version": __version__,
             "csrf": self.access.csrf,
             "token": self.access.token is not None,
-            "project": {"name": self.project.folder.name},
+            "project": {"id": self.project.id, "name": self.project.folder.name},
             "user": None,
             "model": self.bench.current_model,
             "formats": list(EXPORTS),
@@ -57,7 +57,7 @@ class ProjectEndpoints:
             "pdf": find_spec("pypdfium2") is not None,
             "iiif": True,
             "limits": self.limits.view(),
-            "settings": self.project.settings.all(),
+            "settings": self.bench.settings,
             "seq": self.project.log.last,
         }
 
@@ -67,19 +67,20 @@ class ProjectEndpoints:
         return with_cookie(Response(status_code=204), self.access)
 
     def settings(self, request: Request, body: Body) -> Any:
-        return self.project.settings.all()
+        return self.bench.settings
 
     def change_settings(self, request: Request, body: Body) -> Any:
         if "model" in body and isinstance(body["model"], str):
             self.bench.models.file(body["model"])
-        changed = self.project.settings.change(body)
+        self.project.settings.change(body)
+        changed = self.bench.settings
         self.project.broadcast.tell("settings", changed)
         return changed
 
     async def events(self, request: Request) -> Response:
         if self.bench.stopping:
             raise RequestError(503, "stopping", "the server is stopping", "start it again")
-        stream = self.project.broadcast.stream({"seq": self.project.log.last})
+        stream = self.project.broadcast.stream({"seq": self.project.log.last, "project": self.project.id})
         return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     def models(self, request: Request, body: Body) -> Any:

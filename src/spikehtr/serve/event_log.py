@@ -310,7 +310,7 @@ class EventLog(Database):
 
     def texts_of_line(self, page: int, line: str, limit: int = 200) -> list[dict[str, Any]]:
         """The texts a line has had, newest first."""
-        out = []
+        out: list[dict[str, Any]] = []
         here: dict[str, Any] = {}
         for row in self.rows("SELECT * FROM events WHERE page = ? ORDER BY seq", page):
             pair = unpacked(row["patch"]).get("lines", {}).get(line)
@@ -319,6 +319,8 @@ class EventLog(Database):
             new = pair[1] or {}
             if "text" in new or "by" in new:
                 here = here | {key: new[key] for key in ("text", "by") if key in new}
+                if not out and not here.get("text") and here.get("by") is None:
+                    continue  # found or drawn, not written yet
                 label = row["kind"] if row["kind"] in ("undo", "redo") else row["label"]
                 about = {"seq": row["seq"], "time": timestamp(row["time"]), "user": row["user"]}
                 out.append(about | {"by": here.get("by"), "text": here.get("text", ""), "label": label})

@@ -13,6 +13,7 @@ from lxml import etree
 
 from spikehtr.data.formats.outlines import bounds
 from spikehtr.data.geometry import cut_line
+from spikehtr.errors import SpikeHTRError
 from spikehtr.results.page import Glyph, Page, Region, TextLine, Word
 from spikehtr.results.xml_text import UniqueIds, clean, listed, serialised
 from spikehtr.serve.documents import Entity, PageState
@@ -76,7 +77,10 @@ def exported(bench: Workbench, page: int, form: str) -> bytes:
     """One page in one format."""
     project = bench.project
     if form == "page":
-        bench.files.write(page)
+        try:
+            bench.files.write(page)
+        except (SpikeHTRError, OSError):  # the page says why; what is written here goes out nevertheless
+            return bench.files.content(page)
         file = project.row(page)["file"]
         if file is not None and project.path(file).is_file():
             return project.path(file).read_bytes()  # with all that other programs wrote into it

@@ -35,6 +35,7 @@ _STATUSES = {
     "429": "too many lines wait: Retry-After says when to come back",
     "503": "the server is stopping, or the model cannot be loaded",
     "504": "not done in time",
+    "507": "the disk is full",
 }
 
 
@@ -61,6 +62,8 @@ _PAGE = {
     "content": {
         "application/json": {"schema": {"type": "object", "description": "a page of format spikehtr-page-1"}},
         "application/vnd.prima.page+xml": _TEXT,
+        "application/xml": _TEXT,
+        "text/xml": _TEXT,
         "application/alto+xml": _TEXT,
         "text/plain": _TEXT,
         "text/html": _TEXT,
@@ -94,6 +97,7 @@ DESCRIPTION: dict[str, Any] = {
                     "content": {
                         "image/*": _BINARY,
                         "application/octet-stream": _BINARY,
+                        "application/x-www-form-urlencoded": _BINARY,
                         "multipart/form-data": {
                             "schema": {
                                 "type": "object",
@@ -112,15 +116,17 @@ DESCRIPTION: dict[str, Any] = {
                 },
                 "responses": {
                     "200": _PAGE,
-                    **_errors("400", "401", "403", "404", "406", "413", "415", "422", "429", "503", "504"),
+                    **_errors("400", "401", "403", "404", "406", "413", "415", "422", "429", "503", "504", "507"),
                 },
             }
         },
         "/v1/models": _get("The models there are", _gives("the models") | _errors("401", "403")),
         "/v1/jobs": _get("The last jobs of the workbench", _gives("the jobs") | _errors("401", "403")),
         "/v1/jobs/{job}": _get("One job", _gives("the job") | _errors("401", "403", "404"), _JOB_ID),
-        "/healthz": _get("Whether the server works; needs no token", _gives("it does") | _errors("503")),
-        "/metrics": _get("Counts for Prometheus", _gives("the counts", {"type": "string"}, "text/plain")),
-        "/openapi.json": _get("This description", _gives("this description")),
+        "/healthz": _get("Whether the server works; needs no token", _gives("it does") | _errors("403", "503")),
+        "/metrics": _get(
+            "Counts for Prometheus", _gives("the counts", {"type": "string"}, "text/plain") | _errors("401", "403")
+        ),
+        "/openapi.json": _get("This description", _gives("this description") | _errors("401", "403")),
     },
 }

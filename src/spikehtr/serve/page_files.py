@@ -21,6 +21,7 @@ from spikehtr.serve.page_patching import patched
 from spikehtr.serve.project import Project, stamp_of
 from spikehtr.serve.views import change_view, summary_view
 
+UNUSABLE = "its PAGE file was changed outside and cannot be used"
 _DELAY = 0.25  # seconds from a change to its file: several edits in a row are written at once
 _RETRY = 5.0  # after a failure
 _TRIES = 3  # of a file that is changed while it is written
@@ -85,7 +86,7 @@ class PageFiles:
             self.write(page)
         except Exception as error:  # one page must not stop the others; it is told, and tried again
             known = as_request_error(error)
-            reason = str(known or error) or repr(error)
+            reason = str(known or getattr(error, "strerror", None) or error) or repr(error)
             self._note_problem(page, f"its PAGE file cannot be written: {reason}")
             return False
         return True
@@ -106,6 +107,20 @@ class PageFiles:
                 if self._write_once(page):
                     return
         raise SpikeHTRError("another program keeps writing it; close the page there")
+
+    def content(self, page: int) -> bytes:
+        """What the page's file would say, where it cannot be written; begun anew where what is there is broken."""
+        with self._lock:
+            with self.project.log.lock:
+                row, state = self.project.row(page), self.project.log.state(page).copy()
+            image, size = self.project.image(row), (row["width"], row["height"])
+            file = self.project.path(row["file"]) if row["file"] else image.with_suffix(".xml")
+            try:
+                data = file.read_bytes() if row["file"] and file.is_file() else None
+                content = patched(data, state, file, image, size)
+            except (SpikeHTRError, etree.LxmlError, OSError):
+                data, content = None, patched(None, state, file, image, size)
+        return sealed(content.decode(), "page") if content is not None else data or b""
 
     def _write_once(self, page: int) -> bool:
         project = self.project
@@ -181,14 +196,21 @@ class PageFiles:
             file = self.project.path(row["file"])
             stamp = stamp_of(file)
             if stamp in ("", row["file_stamp"]):
+                self._note_usable(row)
                 return False
             if (digest := digest_of(file.read_bytes())) == row["file_digest"]:
                 self.project.set_page(page, file_stamp=stamp)
+                self._note_usable(row)
                 return False
             if not self._take_in(page, file):
                 return False
             self.project.set_page(page, file_stamp=stamp, file_digest=digest)
             return True
+
+    def _note_usable(self, row: sqlite3.Row) -> None:
+        """A file that was broken is as it was before, or gone."""
+        if (row["problem"] or "").startswith(UNUSABLE):
+            self._note_problem(row["id"], None)
 
     def _take_in(self, page: int, file: Path) -> bool:
         """Merge a file's content into the log as one event."""
@@ -199,6 +221,8 @@ class PageFiles:
             root = xml.load(file, report)
             if root is None:
                 raise SpikeHTRError(report.problems[0].message)
+            if (kind := xml.name_of(root)) != "PcGts":
+                raise SpikeHTRError(f"{file.name} is no PAGE file: its root element is <{kind}>")
             theirs = parse_root(root, file, project.image(row), report).state
         except (SpikeHTRError, etree.LxmlError) as error:
             raise SpikeHTRError(f"{error}; mend it, or move it away: what was done here is kept") from None
@@ -214,8 +238,10 @@ class PageFiles:
             problem = None
             if merged.conflicts:
                 names = ", ".join(merged.conflicts[:5])
-                problem = f"{Path(row['file'] or file.name).name} was changed outside in lines that were changed here, "
-                problem += f"too ({names}): what was written here stands, the other is kept in a .bak file"
+                problem = (
+                    f"{Path(row['file'] or file.name).name} was changed outside in lines that were changed here, "
+                    f"too ({names}): what was written here stands, the other is kept in a .bak file"
+                )
                 self._keep_copy(file)
             project.set_page(page, problem=problem)
         if patch:

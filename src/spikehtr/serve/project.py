@@ -7,7 +7,9 @@ programs take part. docs/how-to/workbench.md says which of the two wins when bot
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,6 +31,7 @@ from spikehtr.serve.page_parsing import ParsedPage, parse_file
 from spikehtr.serve.project_settings import Settings
 
 STATE = ".spikehtr"  # the folder of the log, models and caches, within the project's
+_ID = "project.id"  # a setting that no browser sees or changes
 
 
 class Project:
@@ -51,12 +54,20 @@ class Project:
             raise SpikeHTRError(f"{self.folder}: a server has this folder open already; {remedy}") from None
         self.log = EventLog(self.private / "workbench.sqlite")
         self.settings = Settings(self.log)
+        self.id = self._identity()
         self.broadcast = Broadcast()
         self.results = ProtectedResults(self.folder, Origins(self.folder), overwrite=True)
 
     def close(self) -> None:
         self.log.close()
         self._lock.release()
+
+    def _identity(self) -> str:
+        """What tells projects apart for a browser: another one may be served at the same address later."""
+        self.log.execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", _ID, json.dumps(secrets.token_hex(8)))
+        found = self.log.row("SELECT value FROM settings WHERE key = ?", _ID)
+        assert found is not None
+        return str(json.loads(found["value"]))
 
     def path(self, name: str) -> Path:
         """A file of the project by its name below the folder; never one outside it."""

@@ -42,7 +42,7 @@ KNOWN: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
     "reread": (True, "true or false", _is_bool),
     "read_on_import": (True, "true or false", _is_bool),
     "segmenter": ("builtin", f"builtin, {', '.join(NAMES)}", _one_of("builtin", *NAMES)),
-    "model": ("bundled", "the name of a model", _text_up_to(100)),
+    "model": (None, "the name of a model", _text_up_to(100)),  # None: the one that the server was started with
     "threshold": (0.8, "a number from 0 to 1", _number_between(0, 1)),
     "direction": ("auto", "auto, ltr or rtl", _one_of("auto", "ltr", "rtl")),
     "iiif_width": (0, "a width in pixels, 0 for the full one", _number_between(0, 20_000)),
@@ -62,7 +62,7 @@ class Settings:
         found = self._log.row("SELECT value FROM settings WHERE key = ?", name)
         return json.loads(found["value"]) if found else KNOWN[name][0]
 
-    def change(self, values: object) -> dict[str, Any]:
+    def change(self, values: object) -> None:
         """Check and keep; all or none."""
         if not isinstance(values, dict):
             raise invalid("settings", "must be an object of names and values")
@@ -78,7 +78,6 @@ class Settings:
             for key, value in values.items():
                 written = json.dumps(value, ensure_ascii=False)
                 self._log.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", key, written)
-        return self.all()
 
 
 def _stored(log: Database) -> dict[str, Any]:

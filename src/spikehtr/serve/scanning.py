@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spikehtr.data.formats import xml
 from spikehtr.data.formats.helpers import walk
-from spikehtr.data.images import ImageError, count_frames
+from spikehtr.data.images import ImageError, count_frames, image_size
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.inputs import OVERLAY, ROOTS, SUFFIXES, find_sources
 from spikehtr.pages.page_images import page_image
@@ -19,6 +21,7 @@ from spikehtr.serve.views import summary_view
 if TYPE_CHECKING:
     from spikehtr.serve.workbench import Workbench
 
+_ITS_IMAGE = "its image"
 DPI = 300  # of the images of PDF pages
 _TIFF = (".tif", ".tiff")
 
@@ -28,13 +31,13 @@ def scan_job(bench: Workbench, job: BackgroundJob) -> None:
     bench.read_new(scan(bench, job))
 
 
-def scan(bench: Workbench, job: BackgroundJob) -> list[int]:
-    """The pages that are new."""
+def scan(bench: Workbench, job: BackgroundJob, brought: Collection[Path] = ()) -> list[int]:
+    """The pages that are new. `brought`: files that were just taken in; those of them that are of no use are told."""
     project = bench.project
     job.advance(message="looking through the folder", unit="files")
     _look_at_known(bench, job)
     _render_documents(project, job)
-    new = _add_pages(bench, job)
+    new = _add_pages(bench, job, brought)
     job.result = {"pages": len(new)}
     return new
 
@@ -43,18 +46,43 @@ def _look_at_known(bench: Workbench, job: BackgroundJob) -> None:
     project = bench.project
     for row in project.log.rows("SELECT * FROM pages WHERE NOT removed"):
         job.check()
-        image = project.folder / row["image"]
-        if not image.is_file():
-            problem = "its image is not there any more: put it back, or remove the page"
-            project.set_page(row["id"], problem=problem)
+        problem = _look_at_image(project, row)
+        if problem is not None:
             job.problem(row["image"], problem)
             continue
-        if (stamp := stamp_of(image)) != row["stamp"]:
-            project.set_page(row["id"], stamp=stamp)
         try:
             bench.files.look(row["id"])
         except SpikeHTRError as error:
             job.problem(row["file"] or row["image"], str(error))
+
+
+def _look_at_image(project: Project, row: sqlite3.Row) -> str | None:
+    """What is wrong with a page's image, which the page then says, too."""
+    image = project.folder / row["image"]
+    stamp = stamp_of(image)
+    said = row["problem"] if (row["problem"] or "").startswith(_ITS_IMAGE) else None
+    if stamp == row["stamp"] and said is None:
+        return None
+    problem = _fault_of_image(image, (row["width"], row["height"]))
+    values: dict[str, object] = {"stamp": stamp} if stamp else {}
+    if problem is not None or said is not None:
+        values["problem"] = problem
+    project.set_page(row["id"], **values)
+    project.broadcast.tell("page", summary_view(project.row(row["id"])))
+    return problem
+
+
+def _fault_of_image(image: Path, size: tuple[int, int]) -> str | None:
+    if not image.is_file():
+        return "its image is not there any more: put it back, or remove the page"
+    try:
+        width, height = image_size(image)
+    except ImageError as error:
+        return f"its image cannot be read any more ({error}): put a sound one there"
+    if (width, height) != size:
+        was = f"{size[0]} x {size[1]}"
+        return f"its image has {width} x {height} pixels now, its lines were drawn on {was}: put that one back"
+    return None
 
 
 def _render_documents(project: Project, job: BackgroundJob) -> None:
@@ -103,14 +131,15 @@ def _files(project: Project) -> list[Path]:
     return [path for path in found if path.resolve().is_relative_to(project.folder)]
 
 
-def _add_pages(bench: Workbench, job: BackgroundJob) -> list[int]:
+def _add_pages(bench: Workbench, job: BackgroundJob, brought: Collection[Path]) -> list[int]:
     project = bench.project
-    known = {row["image"] for row in project.log.rows("SELECT image FROM pages")}
+    rows = project.log.rows("SELECT image, file FROM pages")
+    known, own = {row["image"] for row in rows}, {row["file"] for row in rows}
     several = {row["path"] for row in project.log.rows("SELECT path FROM documents")}
     inputs = []
     for path in _files(project):
         name = path.relative_to(project.folder).as_posix()
-        if name in several or path.suffix.lower() == ".pdf":
+        if name in several or name in own or path.suffix.lower() == ".pdf":
             continue
         if path.suffix.lower() != ".xml" or xml.sniff(path) in ROOTS:
             inputs.append(str(path))
@@ -119,14 +148,14 @@ def _add_pages(bench: Workbench, job: BackgroundJob) -> list[int]:
     job.advance(0, len(found.sources), "", "files")
     for number, source in enumerate(found.sources, start=1):
         job.advance(number)
-        page = _add(project, source, known, job)
+        page = _add(project, source, known, job, source.path in brought)
         if page is not None:
             new.append(page)
             project.broadcast.tell("page", summary_view(project.row(page)))
     return new
 
 
-def _add(project: Project, source: Source, known: set[str], job: BackgroundJob) -> int | None:
+def _add(project: Project, source: Source, known: set[str], job: BackgroundJob, is_brought: bool) -> int | None:
     image = source.image if source.kind == "xml" else source.path
     if image is None:
         job.problem(source.path.name, "its image was not found: put it beside the file, then look again")
@@ -136,9 +165,19 @@ def _add(project: Project, source: Source, known: set[str], job: BackgroundJob) 
             raise SpikeHTRError(f"{source.path.name}: its image lies outside the project's folder; copy it there")
         name = image.relative_to(project.folder).as_posix()
         if name in known:
+            if is_brought and source.kind == "xml":
+                job.problem(source.path.name, _unused(project, name, source.path))
             return None
         known.add(name)
         return project.add_page(image, source.path if source.kind == "xml" else None)
     except (SpikeHTRError, OSError) as error:
         job.problem(source.path.relative_to(project.folder).as_posix(), str(error))
         return None
+
+
+def _unused(project: Project, image: str, file: Path) -> str:
+    """Why the lines of a PAGE or ALTO file were not taken, and how those of PAGE can be."""
+    row = project.log.row("SELECT file FROM pages WHERE image = ?", image)
+    can_replace = row is not None and row["file"] and xml.sniff(file) == "PcGts"
+    remedy = f"; to take this file's instead, put it in the place of {row['file']}" if row and can_replace else ""
+    return f"{image} is a page already, which keeps its own lines{remedy}"

@@ -37,7 +37,10 @@ HEADERS = {
 }
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN = frozenset({"/healthz"})  # no token
-_NO_TOKEN = ("/static/",)  # nor for what everybody can download with the package
+_NO_TOKEN = (
+    "/static/",
+    "/p/",
+)  # nor for what everybody can download with the package: the front end, which asks for it
 _ATTEMPTS, _MINUTE = 10, 60.0  # wrong tokens in a minute, from all addresses together
 
 
@@ -99,6 +102,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def needs_token(host: str, names: Iterable[str]) -> bool:
+    """Whether somebody else than this computer's users may come: from its network, or through a proxy with a name."""
+    return not all(map(is_loopback, (host, *names)))
 
 
 def _host_name(header: str) -> str:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from spikehtr.recognizer import Recognizer
 
 _MODES: dict[str, Mode] = {"auto": "auto", "line": "line", "page": "page"}
+_UNTYPED = ("application/octet-stream", "application/x-www-form-urlencoded")  # the latter: of `curl --data-binary`
 _GONE = 499
 _DECODING = 2  # images opened at a time: each may take hundreds of megabytes
 _WRITERS: dict[str, Callable[[Page], str]] = {
@@ -81,7 +82,7 @@ class Service:
         ]
 
     async def transcribe(self, request: Request) -> Response:
-        media = _accepted(request.headers.get("accept", "*/*"))
+        media = _accepted(request.headers.get("accept") or "*/*")
         if self.bench.stopping:
             raise RequestError(503, "stopping", "the server is stopping", "try again in a while")
         if self.metrics.running >= self.limits.requests:
@@ -133,7 +134,7 @@ class Service:
         data = await read_body(request, self.limits.image_bytes)
         if kind == "multipart/form-data":
             return await self._parts(request, data)
-        if kind and not kind.startswith("image/") and kind != "application/octet-stream":
+        if kind and not kind.startswith("image/") and kind not in _UNTYPED:
             remedy = "send an image, or multipart/form-data with `image` and `page`"
             raise RequestError(415, "unsupported", f"{kind[:100]} cannot be read", remedy)
         if not data:

@@ -16,7 +16,7 @@ from spikehtr.serve.http_errors import RequestError
 from spikehtr.serve.jobs import Jobs
 from spikehtr.serve.line_pool import LinePool
 from spikehtr.serve.models import Models
-from spikehtr.serve.page_files import PageFiles
+from spikehtr.serve.page_files import UNUSABLE, PageFiles
 from spikehtr.serve.pictures import Pictures
 from spikehtr.serve.project import Project
 from spikehtr.serve.views import change_view, sent_to_all
@@ -98,11 +98,14 @@ class Workbench:
 
     @property
     def current_model(self) -> str:
-        """The model of the settings; where that is not there any more, the default one."""
+        """The model of the settings; where none was chosen, or it is not there any more, the default one."""
         name = self.project.settings["model"]
-        if name == "bundled":
-            return self.models.default
         return name if name in self.models.names() else self.models.default
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The project's settings, with the model that is in use."""
+        return self.project.settings.all() | {"model": self.current_model}
 
     def model_name(self, model: Recognizer) -> str:
         return model.name
@@ -113,7 +116,7 @@ class Workbench:
         try:
             self.files.look(page)
         except (SpikeHTRError, OSError) as error:
-            self.project.set_page(page, problem=f"its PAGE file was changed outside and cannot be used: {error}")
+            self.project.set_page(page, problem=f"{UNUSABLE}: {error}")
 
     def edit(self, page: int, ops: object, author: Author) -> dict[str, Any]:
         seq, patch, draft = self.project.edit(page, ops, author)

@@ -76,6 +76,27 @@ def test_the_loop_by_keyboard(workbench: Callable[..., Any], new_page: Callable[
     assert len(lines_of(url)) == len(lines)
     settled(tab)
 
+    # Draw a line: arrows go to its ends.
+    keys.press("Escape")
+    tab.wait_for_selector(".viewer:focus")
+    keys.press("b")
+    for key in ["ArrowLeft"] * 3 + ["i"] + ["ArrowRight"] * 6:
+        keys.press(f"Shift+{key}" if key != "i" else key)
+    assert tab.locator(".marks .dot").count() == 2
+    keys.press("Enter")
+    until(lambda: len(lines_of(url)) == len(lines) + 1, "a line drawn")
+    (drawn,) = [one for one in lines_of(url) if one["id"] not in {old["id"] for old in lines}]
+    (left, top), (right, bottom) = drawn["baseline"]
+    assert right - left > 200
+    assert abs(bottom - top) <= 1
+    settled(tab)
+    keys.press("Escape")
+    keys.press("Control+z")
+    until(lambda: len(lines_of(url)) == len(lines), "the drawing undone")
+    settled(tab)
+    keys.press("Enter")
+    tab.wait_for_selector(".typing-field:focus")
+
     # The list of keys, and export.
     keys.press("F1")
     tab.wait_for_selector('dialog[data-name="keys"]')

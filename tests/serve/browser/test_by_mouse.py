@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,32 @@ def test_dropped_files_become_pages(workbench: Callable[..., Any], new_page: Cal
     tab.click("dialog details summary")
     assert "no picture.png" in tab.inner_text("dialog details")
     assert tab.query_selector("dialog script") is None
+
+
+def test_a_correction_is_undone_after_a_reload_and_the_page_saved(
+    workbench: Callable[..., Any], new_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    url = workbench().url
+    wait_until_read(url)
+    first = lines_of(url)[0]
+    tab = new_page()
+    tab.goto(url)
+    tab.click(".card-link")
+    tab.fill(".typing-field", "By hand")
+    tab.click(".row-tools .primary")
+    settled(tab)
+    assert texts(url)[0] == "By hand"
+    tab.reload()
+    tab.click('.editor-bar button[aria-label="Undo"]')
+    until(lambda: texts(url)[0] == first["text"], "undone")
+    tab.click('.editor-bar button[aria-label="Redo"]:not([disabled])')
+    until(lambda: texts(url)[0] == "By hand", "done again")
+    tab.click('.editor-bar button[aria-label="Export"]')
+    tab.click('dialog input[value="text"]')
+    with tab.expect_download() as download:
+        tab.click("dialog a.primary")
+    download.value.save_as(tmp_path / "page.txt")
+    assert [line for line in (tmp_path / "page.txt").read_text(encoding="utf-8").split("\n") if line] == texts(url)
 
 
 def test_lines_are_chosen_moved_cut_joined_drawn_and_deleted(

@@ -23,6 +23,15 @@ BARS = ".top, .editor-bar, .pages-bar, .toolbar, .row-tools, dialog, .dialog-act
 CUT_OFF = """(bars) => [...document.querySelectorAll(bars)]
     .filter((part) => part.scrollWidth > part.clientWidth + 1 || part.getBoundingClientRect().right > innerWidth + 1)
     .map((part) => part.className || part.tagName)"""
+BELOW = """(parts) => [...document.querySelectorAll(parts)]
+    .filter((part) => part.getBoundingClientRect().bottom > innerHeight + 1).map((part) => part.className)"""
+SQUEEZED = """() => [...document.querySelectorAll("input[placeholder]")].filter((field) => {
+    const paper = document.createElement("canvas").getContext("2d");
+    const style = getComputedStyle(field);
+    paper.font = style.font;
+    const room = field.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    return paper.measureText(field.placeholder).width > room;
+}).map((field) => field.placeholder)"""
 
 
 SCREENS = [("en-US", 1280, 720), ("de-DE", 1280, 720), ("fr-FR", 820, 1180)]
@@ -39,6 +48,7 @@ def test_every_control_has_a_name_and_nothing_is_cut_off(
         def look(where: str, tab: Any = tab, language: str = language) -> None:
             assert tab.evaluate(NAMELESS) == [], (where, language)
             assert tab.evaluate(CUT_OFF, BARS) == [], (where, language)
+            assert tab.evaluate(SQUEEZED) == [], (where, language)
 
         tab.goto(url)
         tab.wait_for_selector(".card")
@@ -53,6 +63,7 @@ def test_every_control_has_a_name_and_nothing_is_cut_off(
             tab.wait_for_selector("dialog", state="detached")
         open_line(tab, url, lines_of(url)[3]["id"])
         look("editor")
+        assert tab.evaluate(BELOW, ".palette button, .toolbar, .zoombar") == [], (width, height)
         tab.goto(f"{url}/p/learn")
         tab.wait_for_selector(".figure")
         look("learn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -35,7 +36,9 @@ def test_every_language_has_the_same_keys_and_fills_in_the_same_names() -> None:
 
 def test_every_word_that_the_interface_asks_for_is_there_and_none_is_left_over() -> None:
     english = words("en")
-    source = "\n".join(path.read_text(encoding="utf-8") for path in OURS if path.stem not in LANGUAGES)
+    source = "\n".join(
+        path.read_text(encoding="utf-8") for path in OURS if path.stem.removeprefix("said-") not in LANGUAGES
+    )
     asked = set(re.findall(r'\bt\("([\w.-]+)"', source))
     assert asked - english.keys() == set()
     made = re.findall(r"`((?:\$\{[\w. ?\"]+\}|[\w.])+)`", source)  # `state.${state}`
@@ -50,6 +53,29 @@ def test_every_word_that_the_interface_asks_for_is_there_and_none_is_left_over()
         assert name in quoted or any(re.fullmatch(pattern, name) for pattern in patterns) or name == "language.name", (
             key
         )
+
+
+def sentences() -> list[str]:
+    """All texts in the server's source; what they fill in is {}."""
+    found = []
+    for path in STATIC.parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                found.append("".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values))
+    return found
+
+
+def test_what_is_translated_of_the_server_is_what_it_says() -> None:
+    german, french = words("said-de"), words("said-fr")
+    assert german.keys() == french.keys()
+    known = sentences()
+    for sentence in german:
+        for words_of in (german, french):
+            assert words_of[sentence].count("{}") == sentence.count("{}"), sentence
+        pieces = [piece.strip(" :,;()") for part in sentence.split("{}") for piece in part.split("; ")]
+        assert all(any(piece in one for one in known) for piece in pieces), sentence
 
 
 def test_nothing_is_put_into_the_page_as_html_and_no_text_becomes_code() -> None:

@@ -84,6 +84,28 @@ def test_changes_that_do_not_touch_are_merged_and_others_are_left_to_the_person(
     assert modules.evaluate(script, cases) == [case[3] for case in cases]
 
 
+def test_the_server_s_sentences_are_shown_in_the_interface_s_language(modules: Any) -> None:
+    script = """async (texts) => { const { settings } = await import("/static/state.js");
+        const { said, whole } = await import("/static/i18n/said.js");
+        settings.value = { language: "de" };
+        return [...texts.map(said), whole({ fault: "the disk is full", remedy: "" })]; }"""
+    texts = [
+        "no line was found",
+        "learning, 3 lines/s",
+        "its PAGE file cannot be written: the disk is full",
+        "(a) [b",
+        None,
+    ]
+    assert modules.evaluate(script, texts) == [
+        "keine Zeile wurde gefunden",
+        "lernt, 3 Zeilen/s",
+        "ihre PAGE-Datei lässt sich nicht schreiben: die Platte ist voll",
+        "(a) [b",
+        None,
+        "die Platte ist voll",
+    ]
+
+
 def test_shapes_stay_on_the_page_and_places_along_a_line_are_found_again(modules: Any) -> None:
     script = """async () => { const g = await import("/static/geometry.js");
         const out = [];

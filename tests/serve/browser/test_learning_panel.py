@@ -34,12 +34,19 @@ def test_a_model_learns_and_is_compared_and_corrected_text_stays(
     tab.fill("input[type=number]", "0.2")
     tab.fill("form input:not([type])", "ours")
     tab.keyboard.press("Enter")
+    tab.wait_for_function("() => /Step [1-9]/.test(document.querySelector('.learn')?.innerText)", timeout=120_000)
+    tab.click("text=Cancel")
+    tab.click("text=Resume", timeout=120_000)
     tab.wait_for_selector(".comparison", timeout=240_000)
-    assert tab.inner_text(".scores th:last-child") == "New model"
-    assert tab.locator(".curve circle").count() >= 1
-    tab.wait_for_function("() => document.querySelector('.models').innerText.includes('ours')")
     result = next(job for job in ask(f"{url}/api/jobs")["jobs"] if job["kind"] == "finetune")["result"]
+    assert tab.inner_text(".scores th:last-child") == "New model"
+    assert tab.locator(".curve circle").count() == len(result["curve"]) + 1, "the old model, then the new one's course"
+    tab.wait_for_function("() => document.querySelector('.models').innerText.includes('ours')")
     assert tab.locator(".examples tbody tr").count() == len(result["examples"])
+
+    if difference := result["comparison"]["difference"]:
+        count = f"{100 * abs(difference):.2f}".rstrip("0").rstrip(".")
+        assert f"{count} {'fewer' if difference < 0 else 'more'} characters in a hundred" in tab.inner_text(".verdict")
 
     assert ask(f"{url}/api/settings")["model"] != "ours"
     # Nothing changes until the person says so; corrected lines never.

@@ -42,6 +42,19 @@ def test_a_conflict_is_shown_and_merged_and_another_tab_follows(
     second.click("dialog .primary")
     until(lambda: "X" + now["text"] + " two" in texts(url), "the merged text saved")
 
+    # Who writes what stands there already, or a text over a shape that moved, is asked nothing.
+    open_line(second, url, line["id"])
+    moved = {"op": "reshape", "polygon": [[x, y + 1] for x, y in line["polygon"]]}
+    for text, change in (("the same", {"op": "set_text", "text": "the same"}), ("over the shape", moved)):
+        second.fill(".row.active .typing-field", text)
+        now = next(one for one in lines_of(url) if one["id"] == line["id"])
+        edit(url, 1, [change | {"line": line["id"], "version": now["version"]}])
+        second.keyboard.press("Enter")
+        settled(second)
+        assert text in texts(url)
+        assert second.query_selector("dialog") is None
+        second.keyboard.press("Alt+ArrowUp")
+
     # What is typed while the server is away is kept by the browser, through a reload too.
     open_line(first, url, line["id"])
     first.context.set_offline(True)
@@ -50,7 +63,7 @@ def test_a_conflict_is_shown_and_merged_and_another_tab_follows(
     first.wait_for_selector('.save-state[data-state="failed"]')
     assert not any(text.endswith(" kept") for text in texts(url))
     first.context.set_offline(False)
-    until(lambda: any(text.endswith(" two kept") for text in texts(url)), "what was typed offline saved")
+    until(lambda: any(text.endswith("shape kept") for text in texts(url)), "what was typed offline saved")
 
 
 def test_right_to_left_text_is_set_and_corrected_as_it_is_written(
@@ -74,3 +87,17 @@ def test_right_to_left_text_is_set_and_corrected_as_it_is_written(
     row = f'.row[data-line="{line["id"]}"] .row-open'
     tab.wait_for_selector(row)
     assert tab.eval_on_selector(row, "(row) => getComputedStyle(row).direction") == "rtl"
+
+
+def test_what_another_program_did_to_the_file_is_told_on_the_page_until_it_was_seen(
+    workbench: Callable[..., Any], new_page: Callable[..., Any]
+) -> None:
+    server = workbench()
+    wait_until_read(server.url)
+    until((server.folder / "page-1.xml").is_file, "written")
+    (server.folder / "page-1.xml").write_text("<PcGts", encoding="utf-8")
+    tab = new_page()
+    open_line(tab, server.url)
+    assert "cannot be used" in tab.inner_text(".page-problem")
+    tab.click(".page-problem button")
+    tab.wait_for_selector(".page-problem", state="detached")

@@ -9,6 +9,16 @@ let csrf = "";
 /** Whether the server answers: false after a request that got no answer, true after the next that did. */
 export const online = signal(true);
 
+/** Whether another project is served at this address by now: nothing that was typed here may reach it. */
+export const otherProject = signal(false);
+let project = null;
+
+export function isOurs(id) {
+  project ??= id;
+  if (id !== project) otherProject.value = true;
+  return !otherProject.value;
+}
+
 export class ApiError extends Error {
   constructor(status, body) {
     const error = body?.error ?? {};
@@ -41,6 +51,7 @@ async function send(method, path, body) {
   const unsafe = method !== "GET";
   const init = { method, headers: headers(unsafe, body === undefined ? {} : { "Content-Type": "application/json" }) };
   if (body !== undefined) init.body = JSON.stringify(body);
+  if (unsafe && otherProject.value) throw new ApiError(0, null);
   let response;
   try {
     response = await fetch(path, init);
@@ -69,6 +80,7 @@ export const put = (path, body) => request("PUT", path, body);
 
 export async function openSession() {
   const session = await send("GET", "/api/session");
+  if (!isOurs(session.project.id)) throw new ApiError(0, null);
   csrf = session.csrf;
   return session;
 }

@@ -5,6 +5,7 @@ import * as api from "./api.js";
 import { attempt, dialog, jobs, lastSeq, messages, needsToken, noteJob, route, say, sayError, session, settings, unsay } from "./state.js";
 import { commandsOf } from "./keys.js";
 import { t } from "./i18n/index.js";
+import { said } from "./i18n/said.js";
 import { Button } from "./parts/basics.js";
 import { Header } from "./parts/header.js";
 import { Pages, loadPages, notePage, pages } from "./parts/pages.js";
@@ -23,7 +24,7 @@ const DIALOGS = {
 function Messages() {
   return html`<div class="messages" aria-live="polite">
     ${messages.value.map((message) => html`<div key=${message.id} class="message" data-kind=${message.kind} role=${message.kind === "error" ? "alert" : undefined}>
-      <p dir="auto"><strong>${message.text}</strong>${message.detail ? html`<br />${message.detail}` : ""}</p>
+      <p dir="auto"><strong>${said(message.text)}</strong>${message.detail ? html`<br />${said(message.detail)}` : ""}</p>
       ${message.action && html`<${Button} label=${message.action.label} kind="small" onClick=${() => (message.action.run(), unsay(message.id))} />`}
       <${Button} icon="close" label=${t("close")} iconOnly kind="quiet small" onClick=${() => unsay(message.id)} />
     </div>`)}
@@ -37,12 +38,18 @@ function View() {
   return html`<${Pages} />`;
 }
 
+function OtherProject() {
+  return html`<main class="pages" id="main"><div class="empty" role="alert"><h2>${t("project.other")}</h2><p>${t("project.otherText")}</p>
+    <p class="empty-actions"><${Button} kind="primary" label=${t("project.open")} onClick=${() => location.assign("/")} /></p></div></main>`;
+}
+
 function App() {
   const shown = dialog.value;
   const Shown = shown && DIALOGS[shown.name];
   useEffect(() => {
     document.title = session.value ? `${session.value.project.name} – Spike-HTR` : "Spike-HTR";
   }, [session.value]);
+  if (api.otherProject.value) return html`<${OtherProject} />`;
   if (needsToken.value) return html`<${Login} onDone=${start} /><${Messages} />`;
   if (!session.value) return html`<p class="nothing" aria-busy="true">${t("loading")}</p><${Messages} />`;
   return html`<a class="skip" href="#main">${t("skip")}</a><${Header} /><${View} />
@@ -68,7 +75,8 @@ async function listJobs() {
 
 function hear() {
   api.listen({
-    hello: ({ seq }) => {
+    hello: ({ seq, project }) => {
+      if (!api.isOurs(project)) return;
       // The connection was away and something happened meanwhile: what is shown is fetched anew.
       if (lastSeq.value && seq > lastSeq.value) {
         current.value?.load();

@@ -2,7 +2,7 @@
 
 import { signal, batch } from "./lib.js";
 import * as api from "./api.js";
-import { attempt, dialog, say, sayError, lastSeq } from "./state.js";
+import { attempt, dialog, say, sayError, session, lastSeq } from "./state.js";
 import { normalised } from "./text.js";
 import { t } from "./i18n/index.js";
 
@@ -182,7 +182,7 @@ export class PageStore {
   }
 
   draftKey(id) {
-    return `draft:${location.host}:${this.id}:${id}`;
+    return `draft:${session.value.project.id}:${this.id}:${id}`;
   }
 
   /** What is typed outlives a crash of the browser too, from the first key on. */
@@ -259,7 +259,7 @@ export class PageStore {
     const entry = this.entries.get(id);
     if (!entry) return Promise.resolve(false);
     if (entry.draft.value && normalised(entry.draft.value.text) !== entry.line.value.text) return this.save(id);
-    if (entry.draft.value) this.dropDraft(entry, id);
+    if (entry.draft.value) this.discard(id);
     // A line that nobody read has no text that could be right.
     if (entry.line.value.corrected || !(entry.line.value.text || entry.line.value.reading)) return Promise.resolve(true);
     return this.edit(() => [{ op: "confirm", line: id, version: this.line(id)?.version }]);
@@ -270,8 +270,19 @@ export class PageStore {
     const entry = this.entries.get(id);
     if (!entry) return;
     const mine = entry.draft.value?.text ?? conflict.mine ?? "";
+    const { base, current } = conflict;
+    if (entry.draft.value && current?.corrected && current.text === normalised(mine)) {
+      // Both wrote the same, or what was sent arrived and its answer did not.
+      this.discard(id);
+      return void this.load();
+    }
+    if (entry.draft.value && current && current.text === base?.text) {
+      // Only the shape was changed: the text goes over it.
+      entry.draft.value = { ...entry.draft.value, version: current.version };
+      return void this.save(id);
+    }
     if (entry.draft.value) entry.draft.value = { ...entry.draft.value, held: true, conflict };
-    dialog.value = { name: "merge", store: this, id, mine, base: conflict.base, current: conflict.current };
+    dialog.value = { name: "merge", store: this, id, mine, base, current };
   }
 
   /** Shows the merge again that was put off. */

@@ -62,9 +62,6 @@ export function say(text, { kind = "info", detail = "", action = null, keep = ki
 }
 export const unsay = (id) => (messages.value = messages.value.filter((message) => message.id !== id));
 
-/** Fault and remedy of a failure as one sentence. */
-export const whole = ({ fault, remedy }) => (remedy ? `${fault}; ${remedy}` : fault);
-
 /** Says what went wrong, as the server words it. `offline` is shown by the header. */
 export function sayError(error) {
   if (error instanceof api.ApiError) {

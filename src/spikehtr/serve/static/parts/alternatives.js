@@ -85,7 +85,7 @@ export function Alternatives({ store, line, text, at, below, field, onReplace, o
     ${choices.value === null && html`<span class="hint">${t("loading")}</span>`}
     ${choices.value?.length === 0 && html`<span class="hint">${t("alternatives.none")}</span>`}
     ${choices.value?.map(([character, confidence], place) => html`<button type="button" onClick=${() => onReplace(start, end, character)}>
-      <kbd>${place + 1}</kbd><bdi class="sign">${character === " " ? "␣" : character || t("alternatives.nothing")}</bdi><span class="share">${percent(confidence, 0)}</span>
+      <kbd>${place + 1}</kbd><bdi class="sign">${character === " " ? "␣" : character || t("alternatives.nothing")}</bdi><span class="share">${confidence < 0.01 ? `< ${percent(0.01, 0)}` : percent(confidence, 0)}</span>
     </button>`)}
   </div>`;
 }

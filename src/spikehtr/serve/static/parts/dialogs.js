@@ -3,8 +3,9 @@
 import { html, useEffect, useSignal } from "../lib.js";
 import * as api from "../api.js";
 import { KEYS, caps } from "../keys.js";
-import { attempt, dialog, isRunning, jobs, needsToken, noteJob, session, setSettings, settings, startJob, theme, whole } from "../state.js";
+import { attempt, dialog, isRunning, jobs, needsToken, noteJob, session, setSettings, settings, startJob, theme } from "../state.js";
 import { LANGUAGES, duration, has, moment, number, percent, t } from "../i18n/index.js";
+import { said, whole } from "../i18n/said.js";
 import { Bar, Button, Dialog } from "./basics.js";
 
 // ---- keys
@@ -93,9 +94,9 @@ function JobRow({ job }) {
       ${isRunning(job) && job.can_cancel && html`<${Button} label=${t("cancel")} kind="small" onClick=${() => act("cancel")} />`}
       ${job.can_resume && html`<${Button} label=${t("resume")} kind="small" onClick=${() => act("resume")} />`}</div>
     ${isRunning(job) && html`<${Bar} share=${job.total ? job.done / job.total : null} label=${t(`job.${job.kind}`)} />`}
-    <p class="hint" dir="auto">${job.total ? `${number(job.done)} / ${number(job.total)} ${has(`unit.${job.unit}`) ? t(`unit.${job.unit}`) : job.unit}. ` : ""}${job.message}${isRunning(job) && job.seconds_left ? ` ${t("time.left", { time: duration(job.seconds_left) })}` : ""}</p>
+    <p class="hint" dir="auto">${job.total ? `${number(job.done)} / ${number(job.total)} ${has(`unit.${job.unit}`) ? t(`unit.${job.unit}`) : job.unit}. ` : ""}${said(job.message)}${isRunning(job) && job.seconds_left ? ` ${t("time.left", { time: duration(job.seconds_left) })}` : ""}</p>
     ${job.error && html`<p class="problem" dir="auto">${whole(job.error)}</p>`}
-    ${job.problems?.length > 0 && html`<details><summary>${t("job.problems", { count: job.problems.length })}</summary><ul>${job.problems.map((one) => html`<li><bdi dir="auto">${one.title}</bdi>: <bdi dir="auto">${one.reason}</bdi></li>`)}</ul></details>`}
+    ${job.problems?.length > 0 && html`<details><summary>${t("job.problems", { count: job.problems.length })}</summary><ul>${job.problems.map((one) => html`<li><bdi dir="auto">${one.title}</bdi>: <bdi dir="auto">${said(one.reason)}</bdi></li>`)}</ul></details>`}
   </li>`;
 }
 

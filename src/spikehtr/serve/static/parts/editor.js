@@ -2,13 +2,14 @@
 
 import { html, signal, effect, useEffect, useMemo } from "../lib.js";
 import * as api from "../api.js";
-import { attempt, dialog, go, noteLine, say, startJob, stored, threshold, whole } from "../state.js";
+import { attempt, dialog, go, noteLine, say, startJob, stored, threshold } from "../state.js";
 import { commandsOf, isTyping } from "../keys.js";
 import { PageStore } from "../page-store.js";
 import { bounds } from "../geometry.js";
 import { runs } from "../text.js";
 import { join, machineText, nextDoubt, readAgain, regionFrom, remove, shift, splitAtCaret } from "../line-actions.js";
 import { has, t, percent } from "../i18n/index.js";
+import { said, whole } from "../i18n/said.js";
 import { Button, StateBadge } from "./basics.js";
 import { LineList } from "./line-list.js";
 import { ViewerPane, nextLayer } from "./viewer-pane.js";
@@ -209,6 +210,18 @@ function EditorBar({ store, actions }) {
   </div>`;
 }
 
+/** What is wrong with the page, its files above all, until it was seen. */
+function Problem({ store }) {
+  const { problem } = store.summary.value;
+  if (!problem) return null;
+  const seen = async () => {
+    const summary = await attempt(() => api.patch(`/api/pages/${store.id}`, { problem: null }));
+    if (summary) store.summary.value = summary;
+  };
+  return html`<div class="page-problem" role="status"><p class="problem" dir="auto">${said(problem)}</p>
+    <${Button} icon="close" label=${t("close")} iconOnly kind="quiet small" onClick=${seen} /></div>`;
+}
+
 function Splitter() {
   const drag = (event) => {
     if (event.buttons !== 1) return;
@@ -268,6 +281,7 @@ export function Editor({ page, line }) {
   const share = `${Math.round(split.value * 1000) / 10}%`;
   return html`<main class="editor" id="main">
     <${EditorBar} store=${store} actions=${actions} />
+    <${Problem} store=${store} />
     <div class="panes" style=${{ "--split": share }}>
       <${ViewerPane} key=${store.id} store=${store} control=${control} onPick=${pick} />
       <${Splitter} />

@@ -2,9 +2,10 @@
 
 import { html, useSignal, useEffect } from "../lib.js";
 import * as api from "../api.js";
-import { attempt, dialog, direction, go, say, whole } from "../state.js";
+import { attempt, dialog, direction, go, say } from "../state.js";
 import { marked } from "../text.js";
 import { t } from "../i18n/index.js";
+import { whole } from "../i18n/said.js";
 import { Button, Dialog } from "./basics.js";
 
 const LIMIT = 200;

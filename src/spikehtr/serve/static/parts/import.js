@@ -4,6 +4,7 @@ import { html, signal, useSignal } from "../lib.js";
 import * as api from "../api.js";
 import { attempt, dialog, noteJob, session, sayError, startJob, isRunning, jobs } from "../state.js";
 import { t, percent } from "../i18n/index.js";
+import { said } from "../i18n/said.js";
 import { Bar, Button, Dialog } from "./basics.js";
 
 const MOST_BYTES = 200_000_000; // of one request: progress is told, and a broken connection costs little
@@ -101,7 +102,7 @@ export function ImportStatus() {
       <${Bar} share=${sending.value.share} label=${t("import")} /></div>`;
   }
   if (!job) return null;
-  return html`<div class="status" role="status"><span>${t("job.import")} ${job.total ? `${job.done} / ${job.total}` : ""} <bdi dir="auto">${job.message}</bdi></span>
+  return html`<div class="status" role="status"><span>${t("job.import")} ${job.total ? `${job.done} / ${job.total}` : ""} <bdi dir="auto">${said(job.message)}</bdi></span>
     <${Bar} share=${job.total ? job.done / job.total : null} label=${t("import")} /></div>`;
 }
 

@@ -2,8 +2,9 @@
 
 import { html, signal, useEffect, useSignal } from "../lib.js";
 import * as api from "../api.js";
-import { attempt, go, isRunning, jobs, noteJob, say, setSettings, settings, startJob, whole } from "../state.js";
+import { attempt, go, isRunning, jobs, noteJob, say, setSettings, settings, startJob } from "../state.js";
 import { duration, moment, number, percent, t } from "../i18n/index.js";
+import { said, whole } from "../i18n/said.js";
 import { difference } from "../text.js";
 import { Bar, Button, Difference } from "./basics.js";
 import { Curve } from "./curve.js";
@@ -25,7 +26,7 @@ function Stock() {
       ${fact(now.lines, t("learn.lines"))}${fact(now.pages, t("learn.pages"))}${fact(now.training_lines, t("learn.training"))}${fact(now.heldout_lines, t("learn.heldout"))}
     </div>
     <p class="hint">${t("learn.heldoutHint")}</p>
-    ${now.reason && html`<p class=${now.enough ? "hint" : "problem"} dir="auto">${now.reason}</p>`}`;
+    ${now.reason && html`<p class=${now.enough ? "hint" : "problem"} dir="auto">${said(now.reason)}</p>`}`;
 }
 
 function Start() {
@@ -47,6 +48,9 @@ function Start() {
   </form>`;
 }
 
+/** The curve begins with the old model, as soon as its error on the same lines is known. */
+const withStart = (result) => (result?.comparison ? [{ step: 0, cer: result.comparison.old.cer }, ...(result.curve ?? [])] : result?.curve);
+
 function Run({ job }) {
   const act = async (verb) => {
     const answer = await attempt(() => api.post(`/api/jobs/${job.id}/${verb}`));
@@ -57,12 +61,15 @@ function Run({ job }) {
       ${isRunning(job) && job.can_cancel && html`<${Button} label=${t("cancel")} onClick=${() => act("cancel")} />`}
       ${job.can_resume && html`<${Button} label=${t("resume")} kind="primary" onClick=${() => act("resume")} />`}</div>
     ${isRunning(job) && html`<${Bar} share=${job.total ? job.done / job.total : null} label=${t("job.finetune")} />
-      <p role="status">${job.total ? t("learn.steps", { done: job.done, total: job.total }) : ""} <bdi dir="auto">${job.message}</bdi> ${job.seconds_left ? t("time.left", { time: duration(job.seconds_left) }) : ""}</p>`}
+      <p role="status">${job.total ? t("learn.steps", { done: job.done, total: job.total }) : ""} <bdi dir="auto">${said(job.message)}</bdi> ${job.seconds_left ? t("time.left", { time: duration(job.seconds_left) }) : ""}</p>`}
     ${job.error && html`<p class="problem" role="alert" dir="auto">${whole(job.error)}</p>`}
-    <${Curve} curve=${job.result?.curve} total=${job.total} />
+    <${Curve} curve=${withStart(job.result)} total=${job.total} />
     ${job.result?.comparison && html`<${Comparison} result=${job.result} />`}
   </section>`;
 }
+
+/** A difference of two rates: "2 % fewer errors" would be taken for a share of the errors. */
+const inHundred = (rate) => number(100 * rate, 2);
 
 function Comparison({ result }) {
   const { comparison, model, examples = [] } = result;
@@ -79,8 +86,8 @@ function Comparison({ result }) {
     <table class="scores"><thead><tr><td></td><th scope="col">${t("compare.old")}</th><th scope="col">${t("compare.new")}</th></tr></thead>
       <tbody>${row(t("compare.cer"), "cer")}${row(t("compare.wer"), "wer")}</tbody></table>
     <p class=${comparison.real ? "verdict real" : "verdict"}>
-      ${t(comparison.difference < 0 ? "compare.better" : comparison.difference > 0 ? "compare.worse" : "compare.same", { share: percent(Math.abs(comparison.difference)) })}
-      ${comparison.interval ? ` ${t("compare.interval", { low: percent(comparison.interval[0]), high: percent(comparison.interval[1]) })}` : ""}
+      ${t(comparison.difference < 0 ? "compare.better" : comparison.difference > 0 ? "compare.worse" : "compare.same", { count: inHundred(Math.abs(comparison.difference)) })}
+      ${comparison.interval ? ` ${t("compare.interval", { low: inHundred(comparison.interval[0]), high: inHundred(comparison.interval[1]) })}` : ""}
       ${comparison.p_value !== null ? ` ${t("compare.p", { p: number(comparison.p_value, 3) })}` : ""}
       ${" "}${t(comparison.real ? "compare.real" : "compare.chance")}
     </p>

@@ -4,6 +4,7 @@ import { html, signal, computed, useEffect, useRef, batch } from "../lib.js";
 import * as api from "../api.js";
 import { attempt, dialog, go, session, startJob, say } from "../state.js";
 import { t, percent, number } from "../i18n/index.js";
+import { said } from "../i18n/said.js";
 import { Button, StateBadge } from "./basics.js";
 import { chooseFiles, ImportStatus } from "./import.js";
 
@@ -83,7 +84,7 @@ function Card({ page }) {
           ? html`<span title=${t("expectedError.hint")}>${t("expectedError", { share: percent(page.expected_error) })}</span>`
           : html`<span> </span>`}
       </span>
-      ${page.problem && html`<span class="problem" dir="auto">${page.problem}</span>`}
+      ${page.problem && html`<span class="problem" dir="auto">${said(page.problem)}</span>`}
     </a>
     <label class="card-choose"><input type="checkbox" checked=${isChosen} onChange=${() => toggle(page.id)} aria-label=${t("choose.page", { name: page.name })} /></label>
   </li>`;

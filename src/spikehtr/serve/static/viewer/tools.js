@@ -10,6 +10,7 @@ export const TOOLS = ["select", "shape", "draw", "outline", "region", "split"];
 const CLOSED = ["outline", "region"];
 const SLACK = 4; // screen pixels a click may wander
 const NUDGE_PAUSE = 500;
+const STEER = 4; // screen pixels of an arrow key while something is drawn
 
 export class Tools {
   constructor(viewport, shapes, store, { onPick }) {
@@ -20,6 +21,7 @@ export class Tools {
     this.pointers = new Map();
     this.drag = null;
     this.points = []; // of what is being drawn
+    this.cursor = null; // where arrow keys would set the next of them
     this.pending = null; // a shape that keys moved and that is not sent yet
     this.listen();
   }
@@ -37,6 +39,7 @@ export class Tools {
   setTool(tool) {
     this.finishNudge();
     this.points = [];
+    this.cursor = null;
     this.tool.value = tool;
     this.host.dataset.tool = tool;
     this.point.value = null;
@@ -48,7 +51,7 @@ export class Tools {
   refresh() {
     const line = this.pending?.line ?? this.store.line(this.store.active.value);
     if (this.tool.value === "shape") this.shapes.setHandles(line, this.point.value);
-    else if (this.points.length) this.shapes.setDraft(this.points, this.isClosed);
+    else if (this.points.length || this.cursor) this.shapes.setDraft(this.withCursor, this.isClosed);
     else this.shapes.setHandles(null);
   }
 
@@ -59,6 +62,10 @@ export class Tools {
   /** Whether what is drawn is an outline. */
   get isClosed() {
     return CLOSED.includes(this.tool.value);
+  }
+
+  get withCursor() {
+    return this.cursor ? [...this.points, this.cursor] : this.points;
   }
 
   place(event) {
@@ -73,6 +80,7 @@ export class Tools {
   down(event) {
     this.pointers.set(event.pointerId, event);
     this.host.setPointerCapture(event.pointerId);
+    this.cursor = null;
     if (this.pointers.size === 2) return void (this.drag = this.pinch());
     if (this.pointers.size > 2) return;
     const drag = { event, from: this.place(event), kind: "pan", line: this.lineUnder(event), moved: false, at: [event.clientX, event.clientY] };
@@ -224,8 +232,9 @@ export class Tools {
   }
 
   finish() {
-    const points = this.points;
+    const points = this.withCursor;
     this.points = [];
+    this.cursor = null;
     this.refresh();
     if (this.tool.value === "draw" && points.length >= 2) {
       // A baseline runs from left to right.
@@ -279,7 +288,24 @@ export class Tools {
     this.viewport.reveal([x - 20, y - 20, x + 20, y + 20]);
   }
 
+  /** While something is drawn, arrow keys move the place of its next point. */
+  steer(dx, dy) {
+    const { scale, x, y } = this.viewport.view;
+    const { width, height } = this.viewport.size;
+    const [left, top] = this.cursor ?? this.points.at(-1) ?? [(width / 2 - x) / scale, (height / 2 - y) / scale];
+    const [px, py] = onPage([left + (dx * STEER) / scale, top + (dy * STEER) / scale], this.viewport.width, this.viewport.height);
+    this.cursor = [px, py];
+    this.viewport.reveal([px - 20, py - 20, px + 20, py + 20]);
+    this.refresh();
+    return true;
+  }
+
   addPointHere() {
+    if (this.isDrawing) {
+      if (!this.cursor) this.steer(0, 0);
+      this.points.push(this.cursor);
+      return void this.refresh();
+    }
     const line = this.store.line(this.store.active.value);
     const point = this.point.value;
     if (!line || !point) return;
@@ -291,6 +317,7 @@ export class Tools {
 
   /** Arrow keys: the chosen point, else the whole line. Sent when the keys rest. */
   nudge(dx, dy) {
+    if (this.isDrawing) return this.steer(dx, dy);
     const line = this.pending?.line ?? this.store.line(this.store.active.value);
     if (!line || this.tool.value !== "shape") return false;
     const { width, height } = this.viewport;
@@ -315,8 +342,9 @@ export class Tools {
 
   /** Esc: what is being drawn goes, then the tool; false where there was nothing to leave. */
   escape() {
-    if (this.points.length) {
+    if (this.points.length || this.cursor) {
       this.points = [];
+      this.cursor = null;
       this.refresh();
       return true;
     }
