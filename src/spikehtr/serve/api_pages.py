@@ -47,12 +47,12 @@ class PageEndpoints:
     def list(self, request: Request, body: Body) -> Any:
         query = request.query_params
         order = _ORDERS.get(query.get("sort", "order"), _ORDERS["order"])
-        rows = self.project.log.rows(
-            f"SELECT * FROM pages WHERE removed = ? ORDER BY {order}", int(flag(request, "removed"))
-        )
-        counts = dict.fromkeys(("new", "found", "read", "started", "corrected"), 0)
+        rows = self.project.log.rows(f"SELECT * FROM pages ORDER BY {order}")
+        counts = dict.fromkeys(("new", "found", "read", "started", "corrected", "removed"), 0)
         for row in rows:
-            counts[state_name(row)] += 1
+            counts["removed" if row["removed"] else state_name(row)] += 1
+        removed = flag(request, "removed")
+        rows = [row for row in rows if bool(row["removed"]) == removed]
         wanted, words = query.get("state", ""), query.get("q", "").casefold()
         rows = [
             row

@@ -61,6 +61,29 @@ def test_dropped_files_become_pages(workbench: Callable[..., Any], new_page: Cal
     assert tab.query_selector("dialog script") is None
 
 
+def test_removed_pages_are_put_back_long_after(workbench: Callable[..., Any], new_page: Callable[..., Any]) -> None:
+    url = workbench(pages=2).url
+    wait_until_read(url)
+    tab = new_page()
+    tab.goto(url)
+    tab.wait_for_selector(".card:nth-child(2)")
+    for box in tab.query_selector_all(".card-choose input"):
+        box.check()
+    tab.click('.actions button:has-text("Remove")')
+    tab.wait_for_selector('.tab:has-text("Removed") .count:has-text("2")')
+    tab.reload()  # the message that offers Undo is gone
+    tab.click('.tab:has-text("Removed")')
+    tab.wait_for_selector(".card:nth-child(2)")
+    assert not tab.query_selector('.actions button:has-text("Read")')
+    for box in tab.query_selector_all(".card-choose input"):
+        box.check()
+    tab.click('.actions button:has-text("Put back")')
+    tab.wait_for_selector('.tab[aria-pressed="true"]:has-text("All") .count:has-text("2")')
+    tab.wait_for_selector(".card:nth-child(2)")
+    assert len(ask(f"{url}/api/pages")["pages"]) == 2
+    assert not tab.query_selector('.tab:has-text("Removed")')
+
+
 def test_a_correction_is_undone_after_a_reload_and_the_page_saved(
     workbench: Callable[..., Any], new_page: Callable[..., Any], tmp_path: Path
 ) -> None:

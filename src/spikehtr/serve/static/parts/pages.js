@@ -9,6 +9,7 @@ import { Button, StateBadge } from "./basics.js";
 import { chooseFiles, ImportStatus } from "./import.js";
 
 const STATES = ["new", "found", "read", "started", "corrected"];
+const REMOVED = "removed"; // shown like a state, but these are no pages of the project any more
 const BATCH = 120;
 
 export const pages = signal([]);
@@ -24,7 +25,7 @@ export async function loadPages(more = false) {
   const mine = ++round;
   loading.value = true;
   const { state, q, sort } = filter.value;
-  const query = new URLSearchParams({ offset: more ? pages.value.length : 0, limit: more ? BATCH : Math.max(BATCH, Math.min(pages.value.length, 1000)), state, q, sort });
+  const query = new URLSearchParams({ offset: more ? pages.value.length : 0, limit: more ? BATCH : Math.max(BATCH, Math.min(pages.value.length, 1000)), q, sort, ...(state === REMOVED ? { removed: 1 } : { state }) });
   const answer = await attempt(() => api.get(`/api/pages?${query}`));
   if (mine !== round) return;
   batch(() => {
@@ -47,6 +48,12 @@ export function notePage(summary) {
 function setFilter(change) {
   filter.value = { ...filter.value, ...change };
   loadPages();
+}
+
+/** What is chosen stays so among pages, and does not among removed ones. */
+function showState(state) {
+  if ((state === REMOVED) !== (filter.value.state === REMOVED)) chosen.value = new Set();
+  setFilter({ state });
 }
 
 function toggle(id) {
@@ -107,22 +114,26 @@ function moveAmongCards(event) {
   links[Math.min(Math.max(at + step, 0), links.length - 1)].focus();
 }
 
-async function removeChosen(ids) {
-  for (const id of ids) await attempt(() => api.patch(`/api/pages/${id}`, { removed: true }));
+async function setRemoved(ids, removed) {
+  for (const id of ids) await attempt(() => api.patch(`/api/pages/${id}`, { removed }));
   chosen.value = new Set();
-  loadPages();
-  say(t("pages.removed", { count: ids.length }), {
-    action: { label: t("undo"), run: async () => {
-      for (const id of ids) await attempt(() => api.patch(`/api/pages/${id}`, { removed: false }));
-      loadPages();
-    } },
-    keep: true,
-  });
+  await loadPages();
+  // The last of the removed pages came back: the others are shown again.
+  if (filter.value.state === REMOVED && !counts.value?.removed) setFilter({ state: "" });
+}
+
+async function removeChosen(ids) {
+  await setRemoved(ids, true);
+  say(t("pages.removed", { count: ids.length }), { action: { label: t("undo"), run: () => setRemoved(ids, false) }, keep: true });
 }
 
 function Actions() {
   const ids = [...chosen.value];
   const some = ids.length > 0;
+  if (filter.value.state === REMOVED) return html`<div class="actions" role="group" aria-label=${t("actions")}>
+    <span class="chosen-count" aria-live="polite">${some ? t("chosen.count", { count: ids.length }) : ""}</span>
+    ${some && html`<${Button} icon="undo" label=${t("pages.putBack")} onClick=${() => setRemoved(ids, false)} />`}
+  </div>`;
   return html`<div class="actions" role="group" aria-label=${t("actions")}>
     <span class="chosen-count" aria-live="polite">${some ? t("chosen.count", { count: ids.length }) : ""}</span>
     <${Button} icon="machine" label=${some ? t("read.chosen") : t("read.all")} onClick=${() => startJob({ kind: "read", pages: some ? ids : "unread" })} />
@@ -136,13 +147,13 @@ function Actions() {
 
 function Filters() {
   const now = filter.value;
-  const tab = (state, label, count) => html`<button type="button" class="tab" aria-pressed=${String(now.state === state)} onClick=${() => setFilter({ state })}>
+  const tab = (state, label, count) => html`<button type="button" class="tab" aria-pressed=${String(now.state === state)} onClick=${() => showState(state)}>
     ${label} <span class="count">${number(count)}</span>
   </button>`;
   return html`<div class="filters">
     <div class="tabs" role="group" aria-label=${t("filter.state")}>
       ${tab("", t("filter.all"), everything.value)}
-      ${STATES.filter((state) => counts.value?.[state] || now.state === state).map((state) => tab(state, t(`state.${state}`), counts.value?.[state] ?? 0))}
+      ${[...STATES, REMOVED].filter((state) => counts.value?.[state] || now.state === state).map((state) => tab(state, t(`state.${state}`), counts.value?.[state] ?? 0))}
     </div>
     <input type="search" class="field" placeholder=${t("filter.name")} aria-label=${t("filter.name")} value=${now.q} onInput=${(event) => setFilter({ q: event.target.value })} />
     <select class="field" aria-label=${t("sort")} value=${now.sort} onChange=${(event) => setFilter({ sort: event.target.value })}>
@@ -176,7 +187,7 @@ function Empty() {
 
 export function Pages() {
   useEffect(() => void loadPages(), []);
-  const none = counts.value && everything.value === 0 && !filter.value.q;
+  const none = counts.value && everything.value === 0 && !counts.value.removed && !filter.value.q;
   return html`<main class="pages" id="main" tabindex="-1">
     <h1 class="visually-hidden">${t("pages")}</h1>
     <${ImportStatus} />
