@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
@@ -46,6 +47,10 @@ def train(
     small: Annotated[
         bool, typer.Option("--small", help="A network of a fortieth of the size, for trying out.")
     ] = False,
+    burst: Annotated[
+        int,
+        typer.Option("--burst", min=0, help="Neurons that fire up to so many times in place of ReLU; 0: none."),
+    ] = 0,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Parts of pages in a step.")] = 16,
     size: Annotated[int, typer.Option("--size", min=64, help="Pixels of a part's side, a multiple of 32.")] = 640,
     learning_rate: Annotated[float, typer.Option("--learning-rate", min=0)] = 3e-3,
@@ -82,7 +87,8 @@ def train(
     _list("left out", problems)
     kept, others = divided(every, fold, leave_out or [])
     about = {"collections": sorted({page.collection for page in kept}), "pages": len(kept), "data": digest}
-    trainer = Trainer(output, options, SMALL if small else NetworkShape(), chosen, about)
+    shape = replace(SMALL if small else NetworkShape(), burst=burst)
+    trainer = Trainer(output, options, shape, chosen, about)
     began = trainer.step if resume and trainer.resume() else 0
     going_on = f", goes on from step {began}" if began else ""
     typer.echo(f"{len(kept)} pages to train on, {len(others)} left out{going_on}", err=True)

@@ -180,13 +180,16 @@ class Trainer:
         tensors |= {f"averaged.{name}": value for name, value in self.averaged.items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
-        weights.save_tensors(self.folder / LAST, tensors, self._state())
+        weights.save_tensors(self.folder / LAST, tensors, self._state() | {"shape": self.network.shape.to_dict()})
 
     def resume(self) -> bool:
         """Goes on from what is in the folder; False where nothing is."""
         file = self.folder / LAST
         if not file.exists():
             return False
+        saved = weights.header(file)
+        if NetworkShape.from_dict(saved["shape"]) != self.network.shape:
+            raise SpikeHTRError(f"{file}: the run was begun with another network; resume it with the options it had")
         tensors = load_file(file)  # on the CPU: the optimiser moves what belongs on the device
         self.network.load_state_dict(_under(tensors, "network."))
         self.averaged = {name: value.to(self.device) for name, value in _under(tensors, "averaged.").items()}
@@ -195,7 +198,6 @@ class Trainer:
             number, key = name.split(".")
             state.setdefault(int(number), {})[key] = value
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
-        saved = weights.header(file)
         self.step, self.seconds = int(saved["step"]), float(saved["seconds"])
         return True
 

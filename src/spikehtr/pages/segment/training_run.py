@@ -11,6 +11,7 @@ from typing import Any
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.network_segmenter import NetworkSegmenter
 from spikehtr.pages.segment import network_weights as weights
+from spikehtr.pages.segment.firing import firing
 from spikehtr.pages.segment.line_network import parameters
 from spikehtr.pages.segment.packed_pages import COMPOSED, INDEX, PackedPage, pack, unpack
 from spikehtr.pages.segment.report_pages import (
@@ -28,6 +29,7 @@ from spikehtr.plotting import BLUE, new_figure, plain_axes
 from spikehtr.report import HtmlReport, environment
 
 RESULT = "segmenter.safetensors"
+_WATCHED = 16  # pages on which neurons are watched
 PACKED = "pages"  # the folder of a run in which pages that came as files are kept
 
 
@@ -82,6 +84,9 @@ def finish(
         scores = {name: round(value, 4) for name, value in means(rows).items()}
         card |= {"scores": scores | {"pages": len(rows), "collections": sorted({row["collection"] for row in rows})}}
     network = weights.load(file)
+    if network.shape.burst:
+        fired = firing(network.to(trainer.device), (page.image for page in others[:_WATCHED]))
+        card |= {"firing": {name: round(value, 5) for name, value in fired.items()}}
     weights.save(folder / RESULT, network.state_dict(), network.shape, card, half=True)
     write_rows(folder / ROWS, rows)
     facts = {
@@ -90,6 +95,8 @@ def finish(
         "data digest": about["data"],
         "trained": f"{about['step']} steps, {about['seconds'] / 60:.1f} minutes",
     }
+    if "firing" in card:
+        facts |= {name: f"{value:.3f}" for name, value in card["firing"].items()}
     report = start_report(f"Line network {folder.name}", command, facts)
     _curves(report, folder)
     if rows:
