@@ -1,7 +1,7 @@
 """The 1D sequence mixer (Section 3.5): blocks of one token operator and a spiking MLP, pre-norm and residual.
 
 Tokens are [T, B, L, d]; `mask` [B, L] is True at valid ones. Norms are per token and linear maps too, so padding can
-only leak through sums over tokens (linear attention) and depthwise kernels (LK): those two mask it. Every operator
+only leak through sums over tokens (linear attention) and depthwise convolutions (LK): those two mask it. Every operator
 holds two neurons, one on its features and one on its output, so a block adds whole spikes to the residual stream. With
 `neurons = "read"` the second is left out, and a block adds what would have driven it; with "alone" so is LK's first.
 """

@@ -37,10 +37,8 @@ HEADERS = {
 }
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN = frozenset({"/healthz"})  # no token
-_NO_TOKEN = (
-    "/static/",
-    "/p/",
-)  # nor for what everybody can download with the package: the front end, which asks for it
+# Nor for what everybody can download with the package: the front end, which asks for the token.
+_NO_TOKEN = ("/static/", "/p/")
 _ATTEMPTS, _MINUTE = 10, 60.0  # wrong tokens in a minute, from all addresses together
 
 
