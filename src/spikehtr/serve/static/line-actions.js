@@ -140,8 +140,14 @@ export async function addRegion(store, polygon) {
   await store.edit(() => gathering(store, store.order.value.filter((id) => isInside(middleOf(store.line(id)), polygon)), polygon));
 }
 
-/** A new region begins with this line: the lines of its region from it on. */
+/** A new region of the chosen lines; where one alone is chosen, of the lines of its region from it on. */
 export async function regionFrom(store, id) {
+  const chosen = () => store.order.value.filter((one) => store.selection.value.has(one));
+  if (chosen().length > 1) {
+    const change = await store.edit(() => gathering(store, chosen(), null));
+    if (change) store.select([store.active.value]);
+    return;
+  }
   const linesHere = () => store.regions.value.find((region) => region.lines.includes(id))?.lines ?? [];
   if (linesHere().indexOf(id) < 1) return void say(t("region.begins"));
   await store.edit(() => gathering(store, linesHere().slice(linesHere().indexOf(id)), null));
