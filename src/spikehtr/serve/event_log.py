@@ -151,7 +151,7 @@ class EventLog(Database):
             stacks = self._stacks_of(page)
             source, target = (stacks.undo, stacks.redo) if kind == "undo" else (stacks.redo, stacks.undo)
             if not source:
-                raise IndexError(f"nothing to {kind}")
+                raise IndexError(kind)
             step, events = source[-1]
             seq = 0
             merged: Patch = {}

@@ -93,10 +93,17 @@ def check_turn(log: EventLog, page: int, kind: str, expect: object) -> None:
     steps = log.next_steps(page)
     step = steps[0] if kind == "undo" else steps[1]
     if step is None:
-        raise RequestError(409, "nothing_to_undo", f"there is nothing to {kind}", "", **steps_of(log, page))
+        raise RequestError(
+            409,
+            "nothing_to_undo",
+            f"there is nothing to {'undo' if kind == 'undo' else 'redo'}",
+            "",
+            **steps_of(log, page),
+        )
     if step.seq != expect:
         fault = "somebody else did something meanwhile"
-        raise RequestError(409, "conflict", fault, f"look at the page, then {kind} again", **steps_of(log, page))
+        remedy = f"look at it, then {'undo' if kind == 'undo' else 'redo'} again"
+        raise RequestError(409, "conflict", fault, remedy, **steps_of(log, page))
 
 
 def steps_of(log: EventLog, page: int) -> dict[str, Any]:

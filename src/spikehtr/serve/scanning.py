@@ -179,5 +179,7 @@ def _unused(project: Project, image: str, file: Path) -> str:
     """Why the lines of a PAGE or ALTO file were not taken, and how those of PAGE can be."""
     row = project.log.row("SELECT file FROM pages WHERE image = ?", image)
     can_replace = row is not None and row["file"] and xml.sniff(file) == "PcGts"
-    remedy = f"; to take this file's instead, put it in the place of {row['file']}" if row and can_replace else ""
-    return f"{image} is a page already, which keeps its own lines{remedy}"
+    fault = f"{image} is a page already, which keeps its own lines"
+    return (
+        f"{fault}; to take this file's instead, put it in the place of {row['file']}" if row and can_replace else fault
+    )
