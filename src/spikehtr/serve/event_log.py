@@ -115,11 +115,12 @@ class EventLog(Database):
                 return self._insert(page, None, "import", label, patch, author, by_person)
             stacks = self._stacks_of(page)
             events = None if step is None else self._events_to_join(stacks, step, patch)
-            seq = self._insert(page, None if events is None else step, "edit", label, patch, author, by_person)
+            now = time.time()
+            seq = self._insert(page, None if events is None else step, "edit", label, patch, author, by_person, now)
             if events is not None:
                 events.append(seq)
             else:
-                made = Step(seq, label, tuple(touched(patch, "lines")), time.time(), *author)
+                made = Step(seq, label, tuple(touched(patch, "lines")), now, *author)
                 stacks.undo.append((made, [seq]))
                 stacks.redo.clear()
             return seq
@@ -174,12 +175,20 @@ class EventLog(Database):
             return {event for _, events in self._stacks_of(page).redo for event in events}
 
     def _insert(
-        self, page: int, step: int | None, kind: str, label: str, patch: Patch, author: Author, by_person: bool
+        self,
+        page: int,
+        step: int | None,
+        kind: str,
+        label: str,
+        patch: Patch,
+        author: Author,
+        by_person: bool,
+        now: float | None = None,
     ) -> int:
         cursor = self.db.execute(
             "INSERT INTO events (page, step, kind, label, by_person, time, client, user, patch) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (page, step or 0, kind, label, by_person, time.time(), *author, packed(patch)),
+            (page, step or 0, kind, label, by_person, now or time.time(), *author, packed(patch)),
         )
         seq = cursor.lastrowid
         assert seq is not None
