@@ -92,6 +92,19 @@ def test_several_lines_are_chosen_by_shift_and_arrows_then_joined_or_made_a_regi
     until(lambda: [r["lines"] for r in ask(f"{url}/api/pages/1")["regions"]] == regions, "the region undone")
     settled(tab)
 
+    # Two lines move together: up into the region before, and down again.
+    second = next(place for place, line in enumerate(lines) if line == regions[1][0])
+    open_line(tab, url, lines[second])
+    to_image(tab)
+    keys.press("Shift+ArrowDown")
+    keys.press("Alt+Shift+ArrowUp")
+    until(lambda: ask(f"{url}/api/pages/1")["regions"][0]["lines"] == [*regions[0], *regions[1][:2]], "moved up")
+    assert [line["id"] for line in lines_of(url)] == lines
+    settled(tab)
+    keys.press("Alt+Shift+ArrowDown")
+    until(lambda: [r["lines"] for r in ask(f"{url}/api/pages/1")["regions"]] == regions, "moved down")
+    settled(tab)
+
     tab.reload()
     open_line(tab, url, lines[2])
     to_image(tab)

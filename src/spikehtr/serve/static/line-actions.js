@@ -61,13 +61,16 @@ export async function remove(store) {
   if (change) say(t("line.deleted", { count: ids.length }), { action: { label: t("undo"), run: () => store.step("undo", change.seq) } });
 }
 
-/** One place up (-1) or down (1) in the reading order; over the end of a region into the next one. */
+/** The line, or all that are chosen: one place up (-1) or down (1) in the reading order; over the end of a region into the next one. */
 export async function shift(store, id, step) {
+  const several = store.order.value.filter((one) => store.selection.value.has(one));
+  const moved = several.length > 1 ? several : [id];
   const regions = store.regions.value;
-  const at = regions.findIndex((region) => region.lines.includes(id));
+  const edge = step < 0 ? moved[0] : moved.at(-1);
+  const at = regions.findIndex((region) => region.lines.includes(edge));
   if (at < 0) return;
   const ids = regions[at].lines;
-  const place = ids.indexOf(id) + step;
+  const place = ids.indexOf(edge) + step;
   let region = regions[at];
   let before = null;
   if (place >= 0 && place < ids.length) before = (step > 0 ? ids[place + 1] : ids[place]) ?? null;
@@ -76,7 +79,7 @@ export async function shift(store, id, step) {
     if (!region) return;
     before = step > 0 ? (region.lines[0] ?? null) : null;
   }
-  await store.edit(() => [{ op: "place", line: id, version: store.line(id).version, region: region.id, before }]);
+  await store.edit(() => moved.map((one) => ({ op: "place", line: one, version: store.line(one).version, region: region.id, before })));
 }
 
 /** To just before another line. */

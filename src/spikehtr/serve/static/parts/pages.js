@@ -102,10 +102,9 @@ function Card({ page }) {
 
 /** Arrow keys among the cards, by where they are on the screen; Space chooses; others act on what is chosen. */
 function moveAmongCards(event) {
-  const links = [...event.currentTarget.querySelectorAll(".card-link")];
-  const at = links.indexOf(document.activeElement);
-  if (at < 0) return;
-  const here = Number(links[at].closest(".card").dataset.page);
+  const card = document.activeElement.closest(".card");
+  if (!card) return;
+  const here = Number(card.dataset.page);
   const ids = chosen.value.size ? [...chosen.value] : [here];
   const removed = filter.value.state === REMOVED;
   const does = { pageEarlier: () => shiftPages(ids, -1, here), pageLater: () => shiftPages(ids, 1, here), removePages: () => !removed && removeChosen(ids) };
@@ -114,7 +113,9 @@ function moveAmongCards(event) {
     event.preventDefault();
     return void does[command]();
   }
-  if (event.altKey || event.ctrlKey) return;
+  const links = [...event.currentTarget.querySelectorAll(".card-link")];
+  const at = links.indexOf(document.activeElement);
+  if (at < 0 || event.altKey || event.ctrlKey) return;
   if (event.key === " ") {
     event.preventDefault();
     return void toggle(here);
