@@ -13,6 +13,7 @@ SOURCE = Path(spikehtr.__file__).parent
 # What the workbench does with files, images, models and addresses: its faults reach the page, too.
 BENEATH = (
     "data/images.py",
+    "evaluation/compare_models.py",
     "data/formats/alto_xml.py",
     "data/formats/frames.py",
     "data/formats/outlines.py",
@@ -20,13 +21,20 @@ BENEATH = (
     "data/formats/xml.py",
     "data/formats/xml_pages.py",
     "files.py",
+    "pages/given.py",
+    "pages/inputs.py",
+    "pages/protected_results.py",
+    "pages/segment/network_weights.py",
     "pages/iiif/client.py",
     "pages/iiif/manifests.py",
     "pages/kraken_segmenter.py",
     "pages/page_source.py",
     "pages/remote.py",
     "pages/segmenters.py",
+    "readers/line_reader.py",
     "recognizer.py",
+    "training/job.py",
+    "training/monitoring.py",
     "weights.py",
 )
 _FILLED = {
@@ -52,6 +60,7 @@ _CODE = (
     "name, id",
 )
 _CODE += ("expected IS", "attachment", "camera=", "ALTO XML files", "PAGE XML files", "folders Training", "text/plain")
+_CODE += ("{}, {} characters", "{} ({} lines")
 
 
 def template(node: ast.expr) -> list[str]:
@@ -90,7 +99,7 @@ def _told(tree: ast.Module) -> Iterator[ast.expr]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in _FILLED:
                 yield from node.args[_FILLED[name] :]
-            elif name.endswith(("Error", "Exception")) and name not in _NEVER_SENT:
+            elif name == "__init__" or (name.endswith(("Error", "Exception")) and name not in _NEVER_SENT):
                 yield from node.args
             elif name == "add" and len(node.args) >= 4:
                 yield from node.args[2:4]

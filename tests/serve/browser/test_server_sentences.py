@@ -23,6 +23,15 @@ OTHERS = {
     "Permission denied",
     "Read-only file system",
 }
+# Their faults are of options and names of data on a command line, which the server has none of.
+OF_OPTIONS = {
+    "data/batching.py",
+    "data/compiling.py",
+    "data/formats/__init__.py",
+    "pages/origins.py",
+    "results/page.py",
+    "training/devices.py",
+}
 FILLED = "7"  # in the place of {}
 
 
@@ -81,11 +90,27 @@ def test_the_search_finds_faults_remedies_problems_and_messages_of_every_kind() 
         assert text in found, text
 
 
+def test_no_module_that_the_server_calls_and_that_raises_faults_is_passed_over() -> None:
+    used = set()
+    for file in (SOURCE / "serve").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spikehtr."):
+                base = SOURCE.joinpath(*str(node.module).split(".")[1:])
+                used |= {
+                    base.with_suffix(".py"),
+                    base / "__init__.py",
+                    *(base / f"{one.name}.py" for one in node.names),
+                }
+    names = {file.relative_to(SOURCE).as_posix() for file in used if file.is_file() and file.parent.name != "serve"}
+    raising = {name for name in names if re.search(r"raise \w*Error\(", (SOURCE / name).read_text(encoding="utf-8"))}
+    assert raising - set(BENEATH) == OF_OPTIONS
+
+
 def test_both_tables_have_the_same_sentences_and_each_is_one_of_the_server() -> None:
     german, french = words("said-de"), words("said-fr")
     assert german.keys() == french.keys()
     files = [*(SOURCE / "serve").glob("*.py"), *(SOURCE / name for name in BENEATH)]
-    said = set()
+    said = set(sentences())
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
