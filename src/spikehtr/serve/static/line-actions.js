@@ -63,12 +63,15 @@ export async function remove(store) {
 
 /** The line, or all that are chosen: one place up (-1) or down (1) in the reading order; over the end of a region into the next one. */
 export async function shift(store, id, step) {
-  const several = store.order.value.filter((one) => store.selection.value.has(one));
-  const moved = several.length > 1 ? several : [id];
+  const chosen = store.order.value.filter((one) => store.selection.value.has(one));
+  await store.edit(() => shifted(store, chosen.length > 1 ? chosen : [id], step)); // from where they are when its turn comes
+}
+
+function shifted(store, moved, step) {
   const regions = store.regions.value;
   const edge = step < 0 ? moved[0] : moved.at(-1);
   const at = regions.findIndex((region) => region.lines.includes(edge));
-  if (at < 0) return;
+  if (at < 0 || !moved.every((one) => store.line(one))) return [];
   const ids = regions[at].lines;
   const place = ids.indexOf(edge) + step;
   let region = regions[at];
@@ -76,10 +79,10 @@ export async function shift(store, id, step) {
   if (place >= 0 && place < ids.length) before = (step > 0 ? ids[place + 1] : ids[place]) ?? null;
   else {
     region = regions[at + step];
-    if (!region) return;
+    if (!region) return [];
     before = step > 0 ? (region.lines[0] ?? null) : null;
   }
-  await store.edit(() => moved.map((one) => ({ op: "place", line: one, version: store.line(one).version, region: region.id, before })));
+  return moved.map((one) => ({ op: "place", line: one, version: store.line(one).version, region: region.id, before }));
 }
 
 /** To just before another line. */

@@ -131,7 +131,7 @@ export default {
   "larger than {} MiB, which is as much as is taken": "größer als {} MiB; mehr wird nicht genommen",
   "{} leads out of the project's folder": "{} führt aus dem Ordner des Projekts hinaus",
   "learning": "lernt",
-  "{}, left as it is": "{}, so gelassen",
+  "{}, left as it is": "{}: bleibt, wie es ist",
   "level {} of page {}": "Stufe {} der Seite {}",
   "lies outside its page": "liegt außerhalb der Seite",
   "lies outside its page of {} x {} pixels": "liegt außerhalb der Seite von {} x {} Pixeln",
