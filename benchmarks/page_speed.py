@@ -153,8 +153,9 @@ def stages(pages: list[Path], device: str, lm: str | None) -> None:
     print(f"{device}: milliseconds a page of {count:.0f} lines and {pixels / 1e6:.1f} megapixels")
     for name, seconds in spent.items():
         print(f"  {name}: {1000 * seconds / len(pages):.1f}")
-    spent.clear()
-    find.segment_pages(grays * TOGETHER)
+    for _ in range(2):  # as above
+        spent.clear()
+        find.segment_pages(grays * TOGETHER)
     each = 1000 * spent["network of lines"] / len(pages) / TOGETHER
     print(f"  network of lines, {len(pages) * TOGETHER} pages together: {each:.1f}")
 

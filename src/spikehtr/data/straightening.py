@@ -23,6 +23,7 @@ _MARGIN = 0.05  # of what is left, above and below
 _SPECK = 4  # pixels of 64 rows: so much ink may be cut off above and below, less than the dot of an i
 _FAINT, _DARK = 0.1, 0.35  # of the darkest ink: what is lighter is paper; what is darker is a stroke
 _CONTRAST = 24  # grey levels between ink and paper; with less there is nothing to go by
+_COUNTED = 1 << 24  # pixels that the library counts exactly
 _WIDEST = 1 << 15  # columns that the library can shear
 
 
@@ -35,21 +36,30 @@ class _Ink(NamedTuple):
     height: int
     width: int
 
-    def profile(self, sinks: int) -> NDArray[np.float64]:
-        """The ink in each row once a line is level that sinks by so many rows. Row 0 stands at `height`: there are as
-        many rows above and below as the line has."""
-        down = np.rint(sinks * ((np.arange(self.width) + 0.5) / self.width - 0.5)).astype(np.intp)
-        rows = self.rows - down[self.columns] + self.height
-        ink: NDArray[np.float64] = np.bincount(rows, self.darkness, 3 * self.height)  # type: ignore[assignment]
-        return ink
+    def profiles(self, sinks: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The ink in each row once a line is level that sinks by so many rows; of each such number [N, 3 * height].
 
-    def evenness(self, sinks: int) -> float:
-        return -float(np.square(self.profile(sinks)).sum())
+        Row 0 stands at `height`: there are as many rows above and below as the line has.
+        """
+        columns = (np.arange(self.width) + 0.5) / self.width - 0.5
+        down = np.rint(sinks[:, None] * columns).astype(np.intp)  # [N, width]
+        size = 3 * self.height
+        places = (np.arange(len(sinks)) * size + self.height)[:, None] + self.rows - down[:, self.columns]
+        ink = np.bincount(places.ravel(), np.tile(self.darkness, len(sinks)), len(sinks) * size)
+        return ink.reshape(len(sinks), size).astype(np.float64, copy=False)
+
+    def evenness(self, sinks: range) -> NDArray[np.float64]:
+        uneven: NDArray[np.float64] = np.square(self.profiles(np.array(sinks))).sum(1)
+        return -uneven
 
 
 def grey_levels(gray: NDArray[np.uint8], *shares: float) -> list[int]:
     """The levels that such shares of the pixels are as dark as, or darker. (By counting: sorting is slow.)"""
-    up_to = np.bincount(gray.reshape(-1), minlength=256).cumsum()
+    flat = gray.reshape(-1, 1)
+    if gray.size < _COUNTED:
+        up_to = cv2.calcHist([flat], [0], None, [256], [0, 256]).ravel().astype(np.int64).cumsum()
+    else:
+        up_to = np.bincount(flat[:, 0], minlength=256).cumsum()
     return [int(np.searchsorted(up_to, share * gray.size)) for share in shares]
 
 
@@ -65,7 +75,7 @@ def straighten(gray: NDArray[np.uint8]) -> NDArray[np.uint8]:
     sinks = 0
     if width >= _SHORTEST * height and height >= _LOWEST:
         sinks = _slope(_ink(gray, (min(width, _COLUMNS), rows), paper, _FAINT * (paper - dark)))
-    top, bottom = (round(edge * height / rows) for edge in _extent(strokes.profile(sinks), rows))
+    top, bottom = (round(edge * height / rows) for edge in _extent(strokes.profiles(np.array([sinks]))[0], rows))
     if sinks == 0:
         return gray[max(top, 0) : min(bottom, height)]
     fall = sinks * height / rows
@@ -84,9 +94,12 @@ def _ink(gray: NDArray[np.uint8], size: tuple[int, int], paper: int, least: floa
 def _slope(ink: _Ink) -> int:
     """How many rows of its picture a line sinks from its left end to its right one; below 0: it climbs."""
     most = round(_STEEPEST * ink.height)
-    coarse = min(range(-most, most + 1, _STEP), key=ink.evenness)
-    best = min(range(max(-most, coarse - _STEP + 1), min(most, coarse + _STEP - 1) + 1), key=ink.evenness)
-    return best if ink.evenness(best) < _GAIN * ink.evenness(0) else 0
+    steps = range(-most, most + 1, _STEP)
+    coarse = steps[int(ink.evenness(steps).argmin())]
+    near = range(max(-most, coarse - _STEP + 1), min(most, coarse + _STEP - 1) + 1)
+    found = ink.evenness(near)
+    best = int(found.argmin())
+    return near[best] if found[best] < _GAIN * ink.evenness(range(1))[0] else 0
 
 
 def _extent(pixels: NDArray[np.float64], height: int) -> tuple[float, float]:

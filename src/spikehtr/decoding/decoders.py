@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,11 +23,14 @@ from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
 from spikehtr.decoding.confidence import Calibration, Sureness, evidence_of, shares_of
 from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
 from spikehtr.decoding.language_model import LanguageModel
+from spikehtr.decoding.records import records
 from spikehtr.errors import SpikeHTRError
 from spikehtr.ops.host_copy import HostCopy
+from spikehtr.results.line import Alternative
 from spikehtr.text import CharacterSpan, Charset
 
 NO_MODEL, BUNDLED = "none", "bundled"
+_SEARCHES = 2  # batches at a time: one that ends waits for the interpreter, which makes results meanwhile
 LEAST = 0.01  # alternatives less likely than this are not named
 
 
@@ -68,8 +72,8 @@ class BeamDecoder:
 
     @cached_property
     def _beside(self) -> ThreadPoolExecutor:
-        """Searches a GPU's batch while the host makes results of the one before and sends the next."""
-        return ThreadPoolExecutor(1, "spikehtr-beam")
+        """Searches a GPU's batches while the host makes results of the one before and sends the next."""
+        return ThreadPoolExecutor(_SEARCHES, "spikehtr-beam")
 
     @property
     def about(self) -> dict[str, Any]:
@@ -125,7 +129,7 @@ class BeamDecoder:
         sure, others = confidences.tolist(), self._alternatives(joined, confidences)
         chosen = joined.labels[np.arange(len(sure)), joined.chosen]
         characters = [self._names[label] for label in chosen.tolist()]
-        spans = list(map(CharacterSpan, characters, *joined.spans.T.tolist()))
+        spans = records(CharacterSpan, characters, *joined.spans.T.tolist())
         out, first = [], 0
         for line, choices, size in zip(lines, joined.split(sizes), sizes, strict=True):
             own = slice(first, first := first + size)
@@ -133,7 +137,7 @@ class BeamDecoder:
             out.append(Decoded(spans[own], sure[own], mean, tuple(others[own]), self._texts(line), choices))
         return out
 
-    def _alternatives(self, choices: Choices, confidences: NDArray[np.float64]) -> list[tuple[tuple[str, float], ...]]:
+    def _alternatives(self, choices: Choices, confidences: NDArray[np.float64]) -> list[tuple[Alternative, ...]]:
         """Of each character: what else it may be, likeliest first; they share what is left of 1."""
         shares = shares_of(choices)
         np.put_along_axis(shares, choices.chosen[:, None], 0.0, 1)
@@ -142,13 +146,15 @@ class BeamDecoder:
         rows, columns = np.nonzero(shares >= LEAST)
         order = np.lexsort((-shares[rows, columns], rows))
         rows, columns = rows[order], columns[order]
-        found: list[tuple[tuple[str, float], ...]] = [()] * len(shares)
-        named = zip(rows.tolist(), choices.labels[rows, columns].tolist(), shares[rows, columns].tolist(), strict=True)
-        for row, label, share in named:
-            found[row] = (*found[row], (self._names[label], share))
+        names = [self._names[label] for label in choices.labels[rows, columns].tolist()]
+        named = records(Alternative, names, shares[rows, columns].tolist())
+        found: list[tuple[Alternative, ...]] = [()] * len(shares)
+        which, first = np.unique(rows, return_index=True)
+        for row, (begin, end) in zip(which.tolist(), pairwise([*first.tolist(), len(named)]), strict=True):
+            found[row] = tuple(named[begin:end])
         return found
 
-    def _texts(self, line: SearchedLine) -> tuple[tuple[str, float], ...]:
+    def _texts(self, line: SearchedLine) -> tuple[Alternative, ...]:
         """Other texts of a line, likeliest first."""
         if len(line.hypotheses) < 2:
             return ()
@@ -157,7 +163,7 @@ class BeamDecoder:
         weights = [math.exp((h.score - best) * slope) for h in line.hypotheses]
         total = math.fsum(weights)
         return tuple(
-            ("".join([self._names[label] for label in h.labels]), weight / total)
+            Alternative("".join([self._names[label] for label in h.labels]), weight / total)
             for h, weight in zip(line.hypotheses[1:], weights[1:], strict=True)
             if weight >= LEAST * total
         )

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from spikehtr.decoding.beam import Choices
+from spikehtr.decoding.records import records
 from spikehtr.errors import SpikeHTRError
 from spikehtr.ops.host_copy import HostCopy
+from spikehtr.results.line import Alternative
 from spikehtr.text import BLANK, CharacterSpan, Charset
 
 
@@ -23,8 +25,8 @@ class Decoded(NamedTuple):
     confidences: list[float]  # of each character: the highest probability among its frames
     confidence: float  # of the line: the mean of its characters', spaces too; 0 where nothing was read
     # Only a search with a language model knows these:
-    alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()  # of each character; "": it should not be there
-    texts: tuple[tuple[str, float], ...] = ()  # other texts for the line, with their shares of what was found
+    alternatives: tuple[tuple[Alternative, ...], ...] = ()  # of each character; "": it should not be there
+    texts: tuple[Alternative, ...] = ()  # other texts for the line, with their shares of what was found
     choices: Choices | None = None  # what confidences at any temperature follow from
 
     @property
@@ -69,7 +71,7 @@ def decode_frames(frames: Frames, charset: Charset) -> list[Decoded]:
     names = charset.characters
     characters = [names[label - 1] for label in chosen.tolist()]
     offsets = row * (size + 1)
-    spans = list(map(CharacterSpan, characters, (first - offsets).tolist(), (last - offsets).tolist()))
+    spans = records(CharacterSpan, characters, (first - offsets).tolist(), (last - offsets).tolist())
     sure = list(map(math.exp, best.tolist()))
     bounds = np.searchsorted(row, np.arange(count + 1)).tolist()
     return [Decoded(spans[a:b], own := sure[a:b], math.fsum(own) / max(1, b - a)) for a, b in pairwise(bounds)]

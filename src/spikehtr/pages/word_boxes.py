@@ -60,12 +60,11 @@ def place_characters(
     if not words:
         return []
     columns = [(min(x0 for x0, _ in word), max(x1 for _, x1 in word)) for word in words]
-    ys, xs, owner = _share_out(ink.strokes(), columns, _REACH * _thickness(outline))
+    tops, bottoms = _share_out(ink.strokes(), columns, _REACH * _thickness(outline))
     out = []
-    for number, (word, (x0, x1)) in enumerate(zip(words, columns, strict=True)):
-        own = owner == number
-        if own.any():
-            boxes = _slices(ys[own], xs[own], [(a + b) / 2 for a, b in word])
+    for word, (x0, x1), top, bottom in zip(words, columns, tops, bottoms, strict=True):
+        if bottom.any():
+            boxes = _slices(top, bottom, [(a + b) / 2 for a, b in word])
             out.append([(a + ink.left, b + ink.top, c + ink.left, d + ink.top) for a, b, c, d in boxes])
         else:
             left, _, right, _ = bounds(outline)
@@ -83,8 +82,11 @@ def _thickness(outline: Sequence[tuple[float, float]]) -> float:
 
 def _share_out(
     strokes: NDArray[np.bool_], columns: Sequence[Span], reach: float
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
-    """(ys, xs, owner) of every pixel of ink; owner is the word's number, or -1."""
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Of each word [W, w], in each column: the row in which its ink begins, and the one past that in which it ends.
+
+    Where it has none: the height of the line, and 0.
+    """
     count, labels, stats, _ = cv2.connectedComponentsWithStats(strokes.astype(np.uint8), connectivity=8)
     large = stats[:, cv2.CC_STAT_AREA] >= _SPECK
     large[0] = False
@@ -99,7 +101,14 @@ def _share_out(
     owner = np.array(order)[np.where(whole[parts], tally.argmax(1)[parts], zone)]
     starts, ends = np.array(columns).T
     near = (xs >= starts[owner] - reach) & (xs < ends[owner] + reach)
-    return ys, xs, np.where(near, owner, -1)
+    owner, xs, ys = owner[near], xs[near], ys[near]
+    tops = np.full((len(columns), strokes.shape[1]), strokes.shape[0], np.int32)
+    bottoms = np.zeros_like(tops)
+    places = owner * strokes.shape[1] + xs
+    # What is written last stays. (Copies: the library may go through views that run backwards in either order.)
+    tops.reshape(-1)[places[::-1].copy()] = ys[::-1].copy()
+    bottoms.reshape(-1)[places] = ys + 1
+    return tops, bottoms
 
 
 def _part(profile: NDArray[np.intp], end: float, start: float) -> float:
@@ -108,24 +117,35 @@ def _part(profile: NDArray[np.intp], end: float, start: float) -> float:
     first, last = max(0, round(end)), min(len(profile), round(start))
     if last - first < 1:
         return (end + start) / 2
-    empty = np.flatnonzero(np.diff(np.pad((profile[first:last] == 0).astype(np.int8), 1)))  # where gaps begin and end
-    if len(empty):
-        gaps = empty.reshape(-1, 2)
+    empty = np.zeros(last - first + 2, bool)
+    empty[1:-1] = profile[first:last] == 0
+    turns = np.flatnonzero(empty[1:] != empty[:-1])  # where gaps begin and end
+    if len(turns):
+        gaps = turns.reshape(-1, 2)
         widest = gaps[np.argmax(gaps[:, 1] - gaps[:, 0])]
         return first + float(widest.mean())
     smooth = np.convolve(profile, np.hanning(_ROUND + 2)[1:-1], "same")[first:last]
     return first + float(np.argmin(smooth))
 
 
-def _slices(ys: NDArray[np.intp], xs: NDArray[np.intp], middles: Sequence[float]) -> list[Box]:
+def _slices(tops: NDArray[np.int32], bottoms: NDArray[np.int32], middles: Sequence[float]) -> list[Box]:
     """A word's box cut between its characters' middles, each part as high as the ink in it."""
-    whole = (float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1))
-    out = []
-    for left, top, right, bottom in _side_by_side(whole, middles):
-        inside = (xs + 1 > left) & (xs < right)
-        rows = ys[inside]
-        out.append((left, float(rows.min()), right, float(rows.max() + 1)) if len(rows) else (left, top, right, bottom))
-    return out
+    inked = np.flatnonzero(bottoms)
+    first, last = int(inked[0]), int(inked[-1]) + 1
+    whole = (float(first), float(tops.min()), float(last), float(bottoms.max()))
+    boxes = _side_by_side(whole, middles)
+    lefts = np.array([box[0] for box in boxes], np.intp)
+    rights = np.array([box[2] for box in boxes], np.intp)
+    # Of a part without a column the library gives its first one: such a part has no ink.
+    ends = np.stack([np.minimum(lefts, last - 1), rights], 1).ravel()
+    padded_tops, padded_bottoms = np.append(tops[:last], tops[0]), np.append(bottoms[:last], 0)
+    high = np.minimum.reduceat(padded_tops, ends)[::2].tolist()
+    low = np.maximum.reduceat(padded_bottoms, ends)[::2].tolist()
+    has_ink = ((rights > lefts) & (np.array(low) > 0)).tolist()
+    return [
+        (left, float(top), right, float(bottom)) if inked else (left, all_top, right, all_bottom)
+        for (left, all_top, right, all_bottom), top, bottom, inked in zip(boxes, high, low, has_ink, strict=True)
+    ]
 
 
 def _side_by_side(box: Box, middles: Sequence[float]) -> list[Box]:

@@ -10,7 +10,6 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat, starmap
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,13 +23,14 @@ from spikehtr.data.batching import pad_right
 from spikehtr.data.geometry import FittedLine, LineFitting
 from spikehtr.decoding.decoders import Decoder, GreedyDecoder
 from spikehtr.decoding.greedy import Decoded
+from spikehtr.decoding.records import records
 from spikehtr.errors import SpikeHTRError
 from spikehtr.model.network import Network, Output
 from spikehtr.ops.host_copy import HostCopy
 from spikehtr.readers.base import Reader
 from spikehtr.readers.factory import make_reader
 from spikehtr.results.expected_error import ErrorEstimate
-from spikehtr.results.line import Alternative, Character, Line
+from spikehtr.results.line import Character, Line
 from spikehtr.text import Charset
 
 AHEAD = 2  # batches that are on the device or being searched while one is decoded
@@ -159,6 +159,6 @@ def _line(decoded: Decoded, spans: NDArray[np.int64], line: FittedLine) -> Line:
     characters, first, end = zip(*decoded.spans, strict=True)
     x0 = spans[np.array(first), 0] * scale
     x1 = np.minimum(spans[np.array(end) - 1, 1], fitted) * scale
-    others = [tuple(starmap(Alternative, choices)) for choices in decoded.alternatives] or repeat(())
-    found = map(Character, characters, decoded.confidences, x0.tolist(), x1.tolist(), others)
-    return Line(decoded.text, decoded.confidence, list(found), tuple(starmap(Alternative, decoded.texts)))
+    others = decoded.alternatives or [()] * len(characters)
+    found = records(Character, characters, decoded.confidences, x0.tolist(), x1.tolist(), others)
+    return Line("".join(characters), decoded.confidence, found, decoded.texts)

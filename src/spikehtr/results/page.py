@@ -48,13 +48,15 @@ class Word:
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
         """The likeliest words that differ in one character; known where a language model took part in reading."""
+        if not any(glyph.alternatives for glyph in self.characters):
+            return ()
         found: dict[str, float] = {}
+        letters, sure = [glyph.character for glyph in self.characters], self.confidence
         for place, glyph in enumerate(self.characters):
-            before, after = self.text[:place], self.text[place + 1 :]
             for other, confidence in glyph.alternatives:
-                text = before + other + after
+                text = "".join((*letters[:place], other, *letters[place + 1 :]))
                 if text and not other.isspace():
-                    share = self.confidence / glyph.confidence * confidence if glyph.confidence else 0.0
+                    share = sure / glyph.confidence * confidence if glyph.confidence else 0.0
                     found[text] = max(found.get(text, 0.0), share)
         best = sorted(found.items(), key=lambda pair: -pair[1])[:_WORDS]
         return tuple(Alternative(text, share) for text, share in best if share >= _LEAST)
