@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,6 +13,11 @@ from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Hypothesis,
 
 def search_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) -> list[SearchedLine]:
     """As `search_reference`, for candidates on the host."""
+    return begin_native(candidates, scorer, options)()
+
+
+def begin_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) -> Callable[[], list[SearchedLine]]:
+    """Search; the function that makes lines of what was found, which takes the interpreter's time."""
     from spikehtr.readers.cpu.library import library
 
     lines, frames, count = candidates.log_probs.shape
@@ -39,10 +46,14 @@ def search_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) 
         start=scorer.start,
         reach=scorer.model.order - 1 if scorer.model else 0,
     )
-    sizes = text_lengths[:, 0]
-    choices = _choices(candidates, sizes, texts[:, 0], spans, log_weights).split(sizes.tolist())
-    hypotheses = _hypotheses(texts, text_lengths, scores)
-    return [SearchedLine(*line) for line in zip(hypotheses, choices, strict=True)]
+
+    def lines_found() -> list[SearchedLine]:
+        sizes = text_lengths[:, 0]
+        choices = _choices(candidates, sizes, texts[:, 0], spans, log_weights).split(sizes.tolist())
+        hypotheses = _hypotheses(texts, text_lengths, scores)
+        return [SearchedLine(*line) for line in zip(hypotheses, choices, strict=True)]
+
+    return lines_found
 
 
 def _automaton(scorer: Scorer) -> dict[str, NDArray[np.generic]]:

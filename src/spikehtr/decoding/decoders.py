@@ -18,7 +18,7 @@ from torch import Tensor
 
 from spikehtr.assets import LANGUAGE_MODEL
 from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Scorer, SearchedLine, search_reference
-from spikehtr.decoding.beam_native import search_native
+from spikehtr.decoding.beam_native import begin_native, search_native
 from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
 from spikehtr.decoding.confidence import Calibration, Sureness, evidence_of, shares_of
 from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
@@ -30,7 +30,6 @@ from spikehtr.results.line import Alternative
 from spikehtr.text import CharacterSpan, Charset
 
 NO_MODEL, BUNDLED = "none", "bundled"
-_SEARCHES = 2  # batches at a time: one that ends waits for the interpreter, which makes results meanwhile
 LEAST = 0.01  # alternatives less likely than this are not named
 
 
@@ -72,8 +71,8 @@ class BeamDecoder:
 
     @cached_property
     def _beside(self) -> ThreadPoolExecutor:
-        """Searches a GPU's batches while the host makes results of the one before and sends the next."""
-        return ThreadPoolExecutor(_SEARCHES, "spikehtr-beam")
+        """Searches a GPU's batch while the host makes results of the one before and sends the next."""
+        return ThreadPoolExecutor(1, "spikehtr-beam")
 
     @property
     def about(self) -> dict[str, Any]:
@@ -105,19 +104,18 @@ class BeamDecoder:
             return lambda: self.decoded(search_on_device(candidates, scorer, self.scorer, self.options))
         copies = [HostCopy(part) for part in candidates]
 
-        def search() -> list[SearchedLine]:
-            return self._search(Candidates(*(copy.wait() for copy in copies)))
+        def host() -> Candidates:
+            return Candidates(*(copy.wait() for copy in copies))
 
-        found = self._beside.submit(search).result if logits.is_cuda else search
-        return lambda: self.decoded(found())
+        if not logits.is_cuda:
+            return lambda: self.search(host())
+        begun = self._beside.submit(lambda: begin_native(host(), self.scorer, self.options))
+        return lambda: self.decoded(begun.result()())
 
     def search(self, candidates: Candidates) -> list[Decoded]:
         """For candidates on the host."""
-        return self.decoded(self._search(candidates))
-
-    def _search(self, candidates: Candidates) -> list[SearchedLine]:
         search = search_native if _has_native() else search_reference
-        return search(candidates, self.scorer, self.options)
+        return self.decoded(search(candidates, self.scorer, self.options))
 
     def decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
         """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""
