@@ -1,36 +1,42 @@
+"""Greedy decoding of whole batches, against the charset's own way with one line."""
+
+from __future__ import annotations
+
+import math
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spikehtr.decoding.greedy import decode_greedy
+from spikehtr.decoding.greedy import Frames, decode_frames, decode_greedy
+from spikehtr.errors import SpikeHTRError
+from spikehtr.ops.host_copy import HostCopy
 from spikehtr.text import Charset
 
-
-def logits_for(frames, sure=0.9, labels=4):
-    """One line whose frames are `frames`, each with probability `sure`."""
-    p = torch.full((1, len(frames), labels), (1 - sure) / (labels - 1))
-    for i, label in enumerate(frames):
-        p[0, i, label] = sure
-    return p.log()
+CHARSET = Charset(("a", "b", " "))
 
 
-def test_text_spans_and_confidences():
-    logits = logits_for([0, 1, 1, 0, 2, 3])
-    logits[0, 2] = torch.tensor([0.2, 0.7, 0.05, 0.05]).log()  # a less sure frame of the first character
-    logits[0, 5] = torch.tensor([0.2, 0.1, 0.1, 0.6]).log()
-    (line,) = decode_greedy(logits, torch.tensor([6]), Charset(("a", "b", "c")))
-    assert line.text == "abc"
-    assert line.spans == [("a", 1, 3), ("b", 4, 5), ("c", 5, 6)]
-    assert line.confidences == pytest.approx([0.9, 0.9, 0.6])
-    assert line.confidence == pytest.approx(0.8)  # sure blanks do not make a line surer
+@given(
+    st.integers(0, 9).flatmap(
+        lambda size: st.lists(
+            st.tuples(st.lists(st.integers(0, 3), min_size=size, max_size=size), st.integers(0, size)), max_size=4
+        )
+    )
+)
+def test_a_batch_decodes_as_its_lines_do(rows: list[tuple[list[int], int]]) -> None:
+    size = len(rows[0][0]) if rows else 0
+    labels = torch.tensor([row for row, _ in rows], dtype=torch.long).reshape(len(rows), size)
+    log_probs = torch.randn(labels.shape, generator=torch.Generator().manual_seed(size)) - 3
+    lengths = torch.tensor([length for _, length in rows], dtype=torch.long)
+    found = decode_frames(Frames(HostCopy(log_probs), HostCopy(labels), HostCopy(lengths)), CHARSET)
+    assert len(found) == len(rows)
+    for line, (row, length), probs in zip(found, rows, log_probs.tolist(), strict=True):
+        assert line.spans == CHARSET.decode_spans(row[:length])
+        assert line.confidences == [math.exp(max(probs[span.start : span.end])) for span in line.spans]
+        assert line.confidence == math.fsum(line.confidences) / max(1, len(line.confidences))
 
 
-def test_frames_past_the_length_do_not_count():
-    logits = logits_for([1, 0, 2, 2])
-    (line,) = decode_greedy(logits, torch.tensor([2]), Charset(("a", "b", "c")))
-    assert line.text == "a"
-    assert line.confidence == pytest.approx(0.9)
-
-
-def test_of_a_blank_line_nothing_is_sure():  # so that it is among the first to be looked at
-    (line,) = decode_greedy(logits_for([0, 0, 0]), torch.tensor([3]), Charset(("a", "b", "c")))
-    assert (line.text, line.spans, line.confidences, line.confidence) == ("", [], [], 0.0)
+def test_labels_beyond_the_charset_are_refused() -> None:
+    with pytest.raises(SpikeHTRError, match="label 4 is outside a charset of 4 labels"):
+        decode_greedy(torch.eye(6)[None, :5], torch.tensor([5]), CHARSET)

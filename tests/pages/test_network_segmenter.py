@@ -23,6 +23,7 @@ from spikehtr.pages.segment.decode_maps import DecodedLine
 from spikehtr.pages.segment.find_gutter import emptiest, gutter
 from spikehtr.pages.segment.line_network import LineNetwork, NetworkShape
 from spikehtr.pages.segmenters import TurnedFirst, segmenter
+from spikehtr.pages.worker_pool import WorkerPool
 
 LYING = {1: Image.Transpose.ROTATE_270, 2: Image.Transpose.ROTATE_180, 3: Image.Transpose.ROTATE_90}
 needs_weights = pytest.mark.skipif(not SEGMENTER.is_file(), reason="this version comes without a line network")
@@ -61,6 +62,18 @@ def test_a_page_does_not_depend_on_those_beside_it(untrained: Path) -> None:
     find = NetworkSegmenter(untrained)
     assert find.segment_pages(pages) == [find(page) for page in pages]
     assert pickle.loads(pickle.dumps(find))(pages[0]) == find(pages[0])
+
+
+def test_workers_ask_for_the_network_and_find_the_same(untrained: Path) -> None:
+    """`cpu:0`: not the CPU of the workers themselves, as a GPU is not."""
+    pages = [simple_page(count)[0].crop((0, 0, 400 + 90 * count, 300)) for count in (1, 2, 3, 2)]
+    find = NetworkSegmenter(untrained, "cpu:0")
+    for_workers, answer = find.for_workers()
+    assert answer is not None
+    with WorkerPool(2, answer=answer) as pool:
+        found = [pool.submit(for_workers, page) for page in pages]
+        assert [future.result(120) for future in found] == [find(page) for page in pages]
+    assert NetworkSegmenter(untrained).for_workers() == (NetworkSegmenter(untrained), None)
 
 
 def test_a_segmenter_goes_by_its_name_or_file(untrained: Path, tmp_path: Path) -> None:

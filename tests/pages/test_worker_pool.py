@@ -7,12 +7,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from spikehtr.pages.worker_pool import WorkerDied, WorkerPool
+from spikehtr.pages.shared_arrays import Arrays
+from spikehtr.pages.worker_pool import WorkerDied, WorkerPool, ask
 
 
 def test_tasks_are_done_and_their_errors_come_back() -> None:
@@ -83,3 +86,60 @@ def test_workers_end_when_the_caller_is_gone() -> None:
         os.kill(number, 0)
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+
+
+def doubled(asked: Sequence[Arrays]) -> list[Arrays]:
+    if any(array.size and array.flat[0] == 13 for arrays in asked for array in arrays):
+        raise ValueError("thirteen")
+    time.sleep(0.05)  # so that some are answered together
+    return [[2 * array for array in arrays] for arrays in asked]
+
+
+def test_tasks_ask_their_caller_with_arrays_of_any_size() -> None:
+    questions: list[Arrays] = [
+        [np.full((number, 7 * number), number % 90, np.uint8), np.arange(3.0 * number), np.zeros((0, 4), np.float32)]
+        for number in (1, 300, 2, 900, 5, 40)
+    ]
+    with WorkerPool(2, answer=doubled) as pool:
+        futures = [pool.submit(ask, question) for question in questions]
+        for question, future in zip(questions, futures, strict=True):
+            for array, answer in zip(question, future.result(60), strict=True):
+                assert answer.dtype == array.dtype
+                np.testing.assert_array_equal(answer, 2 * array)
+
+
+def test_a_question_that_fails_costs_those_who_ask_and_no_pool() -> None:
+    with WorkerPool(1, answer=doubled) as pool:
+        wrong, after = pool.submit(ask, [np.full(3, 13)]), pool.submit(ask, [np.ones(3)])
+        with pytest.raises(ValueError, match="thirteen"):
+            wrong.result(60)
+        assert after.result(60)[0].tolist() == [2.0, 2.0, 2.0]
+        with pytest.raises(WorkerDied):
+            pool.submit(os._exit, 3).result(60)
+        assert pool.submit(ask, [np.ones(1)]).result(60)[0].tolist() == [2.0]
+    with WorkerPool(1) as pool, pytest.raises(RuntimeError, match="nobody answers"):
+        pool.submit(ask, [np.ones(1)]).result(60)
+
+
+def test_a_worker_that_is_killed_while_it_waits_costs_no_other() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(asked: Sequence[Arrays]) -> list[Arrays]:
+        begun.set()
+        go_on.wait(60)
+        return doubled(asked)
+
+    with WorkerPool(2, answer=slow) as pool:
+        where = pool.submit(os.getpid).result(60)
+        one, other = pool.submit(ask, [np.ones(2)]), pool.submit(ask, [np.ones(3)])
+        assert begun.wait(60)
+        os.kill(where, signal.SIGKILL)
+        time.sleep(0.2)
+        go_on.set()
+        results = []
+        for future in (one, other):
+            try:
+                results.append(future.result(60)[0].sum())
+            except WorkerDied:
+                results.append("died")
+        assert sorted(map(str, results)) in (["4.0", "died"], ["6.0", "died"])

@@ -6,12 +6,13 @@ import random
 from typing import Any
 
 from spikehtr.serve.documents import PageState
-from spikehtr.serve.event_log import Author
+from spikehtr.serve.event_steps import Author
 from spikehtr.serve.http_errors import RequestError
 from spikehtr.serve.page_parsing import parse_file
 from spikehtr.serve.project import Project
 
 ADA, BOB = Author("ada", "Ada"), Author("bob", "Bob")
+PROJECT_KINDS = ("settings", "order", "remove", "put_back", "undo", "redo")
 KINDS = ("set_text", "confirm", "split", "join", "delete", "reshape", "place", "add_line", "machine", "undo", "redo")
 
 
@@ -65,6 +66,23 @@ def step(project: Project, page: int, kind: str, rng: random.Random) -> None:
         except RequestError:  # a shape that this operation cannot have: then nothing is done
             if project.log.state(page) != state:
                 raise
+
+
+def project_step(project: Project, kind: str, rng: random.Random) -> tuple[int, Any]:
+    """A change of the project as a whole; the last event's number, and what changed."""
+    history, author = project.history, rng.choice([ADA, BOB])
+    pages = [int(name) for name in project.log.project.pages]
+    if kind == "settings":
+        names = rng.sample(["threshold", "palette", "direction", "language", "ui.zoom"], 2)
+        values = {"threshold": rng.random(), "palette": f"{rng.random()}", "direction": rng.choice(["ltr", "rtl"])}
+        values |= {"language": rng.choice(["de", "fr", None]), "ui.zoom": rng.randrange(9)}
+        return history.change_settings({name: values[name] for name in names}, author)
+    if kind == "order":
+        return history.order(rng.sample(pages, rng.randint(1, len(pages))), author)
+    if kind in ("remove", "put_back"):
+        return history.remove(rng.sample(pages, rng.randint(1, len(pages))), kind == "remove", author)
+    found = history.steps()[kind]
+    return history.turn(kind, found["seq"], author) if found else (project.log.last, {})
 
 
 def boxes() -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""A process that edits a page at random and says on its standard output what was acknowledged; it waits to be killed.
+"""A process that edits a page and its project at random and says on its standard output what was acknowledged.
+
+It waits to be killed.
 
 `python editing_process.py FOLDER SEED`
 """
@@ -10,7 +12,7 @@ import random
 import sys
 from pathlib import Path
 
-from editing_help import ADA, step
+from editing_help import ADA, PROJECT_KINDS, project_step, step
 
 from spikehtr.serve.page_files import PageFiles
 from spikehtr.serve.project import Project
@@ -20,11 +22,16 @@ def main(folder: Path, seed: int) -> None:
     project, rng = Project(folder), random.Random(seed)
     files = PageFiles(project)
     files.start()
-    page = project.page_ids()[0]
+    page = 1
     print("ready", flush=True)
     while True:
         state = project.log.state(page)
-        if rng.random() < 0.7 and state.lines:
+        if rng.random() < 0.2:
+            seq, patch = project_step(project, rng.choice(PROJECT_KINDS), rng)
+            palette = patch.get("settings", {}).get("palette")
+            said = [seq, "/palette", palette[1] and palette[1]["value"]] if palette else [seq, None, None]
+            print(json.dumps(said), flush=True)
+        elif rng.random() < 0.7 and state.lines:
             name = rng.choice(sorted(state.lines))
             text = f"{rng.random():.12f}"
             op = {"op": "set_text", "line": name, "version": state.version("lines", name), "text": text}

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 from editing_help import in_file, same
-from serve_help import opened, page_with_lines
+from serve_help import draw_page, opened, page_with_lines
 
+from spikehtr.serve import project_tables
+from spikehtr.serve.event_log import PROJECT, unpacked
 from spikehtr.serve.page_files import PageFiles
+from spikehtr.serve.project import Project
 
 
 def killed(folder: Path, seed: int, seconds: float) -> list[tuple[int, str | None, str | None]]:
@@ -36,12 +39,29 @@ def killed(folder: Path, seed: int, seconds: float) -> list[tuple[int, str | Non
     return [tuple(json.loads(line)) for line in lines]
 
 
+def palettes(project: Project) -> dict[int, str | None]:
+    """What each event made of a setting."""
+    found: dict[int, str | None] = {}
+    for row in project.log.rows("SELECT seq, patch FROM events WHERE page = ?", PROJECT):
+        pair = unpacked(row["patch"]).get("settings", {}).get("palette")
+        if pair is not None:
+            found[row["seq"]] = pair[1] and pair[1]["value"]
+    return found
+
+
 def check(folder: Path, acknowledged: list[tuple[int, str | None, str | None]]) -> None:
     with opened(folder) as project:
-        page = project.page_ids()[0]
+        page = 1
         assert project.log.row("PRAGMA integrity_check")[0] == "ok"  # type: ignore[index]
         assert project.log.last >= max(seq for seq, *_ in acknowledged)
         assert project.log.replayed(page) == project.log.state(page)
+        settings = palettes(project)
+        assert all(settings[seq] == text for seq, name, text in acknowledged if name == "/palette")
+        assert project.log.replayed_project() == project_tables.stored(project.log)
+        assert not project.log.row("SELECT 1 FROM events WHERE label = 'outside'"), (
+            "the tables held what the log did not"
+        )
+        acknowledged = [one for one in acknowledged if one[1] != "/palette"]
         named = {name for _, name, _ in acknowledged if name is not None}
         versions = {name: project.log.texts_of_line(page, name, 10**6) for name in named}
         texts = {(one["seq"], name): one["text"] for name, found in versions.items() for one in found}
@@ -57,6 +77,9 @@ def kill_again_and_again(folder: Path, longest: float, edits: int, least: int) -
     """Until so many edits were acknowledged and so many kills made; how many times it was killed."""
     with opened(folder) as project:
         page_with_lines(project)
+        for number in range(3):
+            draw_page(folder / f"more-{number}.png")
+            project.add_page(folder / f"more-{number}.png", None)
     rng, acknowledged, kills = random.Random(0), [], 0
     while len(acknowledged) < edits or kills < least:
         acknowledged += killed(folder, kills, rng.uniform(0.05, longest))

@@ -89,7 +89,7 @@ def kill_while_edited(folder: Path, edits: int, most: int) -> tuple[int, int]:
     """Edit and kill, by up to `most` edits, until `edits` were acknowledged; how many that were, and the kills."""
     with opened(folder) as project:
         page_with_lines(project)
-        project.settings.change({"reread": False})
+        project.history.change_settings({"reread": False})
     rng, kills = random.Random(1), 0
     script = Script(rng)
 

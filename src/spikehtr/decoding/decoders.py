@@ -101,15 +101,19 @@ class BeamDecoder:
             return lambda: self.decoded(search_on_device(candidates, scorer, self.scorer, self.options))
         copies = [HostCopy(part) for part in candidates]
 
-        def search() -> list[Decoded]:
-            return self.search(Candidates(*(copy.wait() for copy in copies)))
+        def search() -> list[SearchedLine]:
+            return self._search(Candidates(*(copy.wait() for copy in copies)))
 
-        return self._beside.submit(search).result if logits.is_cuda else search
+        found = self._beside.submit(search).result if logits.is_cuda else search
+        return lambda: self.decoded(found())
 
     def search(self, candidates: Candidates) -> list[Decoded]:
         """For candidates on the host."""
+        return self.decoded(self._search(candidates))
+
+    def _search(self, candidates: Candidates) -> list[SearchedLine]:
         search = search_native if _has_native() else search_reference
-        return self.decoded(search(candidates, self.scorer, self.options))
+        return search(candidates, self.scorer, self.options)
 
     def decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
         """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""

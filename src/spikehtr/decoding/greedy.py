@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from spikehtr.decoding.beam import Choices
+from spikehtr.errors import SpikeHTRError
 from spikehtr.ops.host_copy import HostCopy
-from spikehtr.text import CharacterSpan, Charset
+from spikehtr.text import BLANK, CharacterSpan, Charset
 
 
 class Decoded(NamedTuple):
@@ -45,14 +48,31 @@ def best_frames(logits: Tensor, lengths: Tensor) -> Frames:
 
 
 def decode_frames(frames: Frames, charset: Charset) -> list[Decoded]:
-    """Wait for the frames; a Decoded for each line."""
-    log_probs, labels, lengths = (copy.wait().tolist() for copy in frames)  # lists: a line has hundreds of lookups
-    lines = []
-    for row, chosen, n in zip(log_probs, labels, lengths, strict=True):
-        spans = charset.decode_spans(chosen[:n])
-        confidences = [math.exp(max(row[span.start : span.end])) for span in spans]
-        lines.append(Decoded(spans, confidences, math.fsum(confidences) / max(1, len(confidences))))
-    return lines
+    """Wait for the frames; a Decoded for each line.
+
+    As `Charset.decode_spans` does it, for all lines at once: a GPU reads them faster than one could look at each.
+    """
+    log_probs, labels, lengths = (copy.wait().numpy() for copy in frames)
+    count, size = labels.shape
+    ended = np.full((count, size + 1), BLANK, np.int64)  # a blank after each line ends its last run
+    np.copyto(ended[:, :-1], labels, where=np.arange(size) < lengths[:, None])
+    begins = np.ones_like(ended, dtype=bool)
+    begins[:, 1:] = ended[:, 1:] != ended[:, :-1]
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], begins.size)
+    best = np.maximum.reduceat(np.pad(log_probs, ((0, 0), (0, 1))).ravel(), first) if first.size else log_probs.ravel()
+    chosen = ended.ravel()[first]
+    said = chosen != BLANK
+    row, first, last, best, chosen = first[said] // (size + 1), first[said], last[said], best[said], chosen[said]
+    if chosen.size and not 0 < chosen.min() <= chosen.max() < len(charset):
+        raise SpikeHTRError(f"label {chosen.max()} is outside a charset of {len(charset)} labels")
+    names = charset.characters
+    characters = [names[label - 1] for label in chosen.tolist()]
+    offsets = row * (size + 1)
+    spans = list(map(CharacterSpan, characters, (first - offsets).tolist(), (last - offsets).tolist()))
+    sure = list(map(math.exp, best.tolist()))
+    bounds = np.searchsorted(row, np.arange(count + 1)).tolist()
+    return [Decoded(spans[a:b], own := sure[a:b], math.fsum(own) / max(1, b - a)) for a, b in pairwise(bounds)]
 
 
 def decode_greedy(logits: Tensor, lengths: Tensor, charset: Charset) -> list[Decoded]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,15 @@ from spikehtr.data.formats.outlines import Points
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import FoundLayout, FoundLine, FoundRegion, LayoutOptions
 from spikehtr.pages.quarter_turns import as_it_lies, upright
+from spikehtr.pages.shared_arrays import Arrays
+from spikehtr.pages.worker_pool import Answer, ask
 from spikehtr.results.clipping import clip_baseline, clip_polygon
 
 if TYPE_CHECKING:
     from spikehtr.pages.segment.decode_maps import DecodedLine
     from spikehtr.pages.segment.find_lines import FoundPage
     from spikehtr.pages.segment.line_network import LineNetwork
+    from spikehtr.pages.segment.maps import Gray, Logits
 
 SMALLEST = 16  # pixels of a side: on less there is no writing
 SIMPLER = 0.03  # heights of its line that a point left out of an outline may lie off it
@@ -37,6 +40,7 @@ class NetworkSegmenter:
     weights: Path
     device: str = "cpu"
     layout: LayoutOptions = field(default_factory=LayoutOptions)
+    asks: bool = False  # the process that started this one, for what the network says
 
     def __call__(self, page: Image.Image) -> FoundLayout:
         return self.segment_pages([page])[0]
@@ -50,11 +54,31 @@ class NetworkSegmenter:
         small = FoundLayout([], [f"smaller than {SMALLEST} pixels: too small for a page with writing"])
         return [layouts.get(number, small) for number in range(len(pages))]
 
-    def _find(self, grays: list[NDArray[np.uint8]]) -> list[FoundPage]:
-        from spikehtr.pages.segment.find_lines import FindOptions, find
+    def for_workers(self) -> tuple[Self, Answer | None]:
+        """What other processes find lines with, and what answers them: a network on a GPU is loaded here alone."""
+        return (self, None) if self.device == "cpu" else (replace(self, asks=True), self.answer)
 
-        network = loaded(self.weights, self.device)
-        return find(network, grays, FindOptions(half=_is_faster_in_bf16(self.device)), turns=self.layout.turns)
+    def answer(self, asked: Sequence[Arrays]) -> list[Arrays]:
+        """What the network says of the images of each that asks, all of them together."""
+        found = iter(self.look_at([image for images in asked for image in images]))
+        return [[array for _ in images for array in next(found)] for images in asked]
+
+    def look_at(self, images: Sequence[Gray]) -> list[Logits]:
+        from spikehtr.pages.segment.run_network import look_at
+
+        return look_at(loaded(self.weights, self.device), images, _is_faster_in_bf16(self.device))
+
+    def _find(self, grays: list[NDArray[np.uint8]]) -> list[FoundPage]:
+        from spikehtr.pages.segment.find_lines import find
+
+        return find(_asked if self.asks else self.look_at, grays, turns=self.layout.turns)
+
+
+def _asked(images: Sequence[Gray]) -> list[Logits]:
+    from spikehtr.pages.segment.maps import Logits
+
+    arrays = iter(ask(images) if images else ())
+    return [Logits(fine, coarse) for fine, coarse in zip(arrays, arrays, strict=True)]
 
 
 _LOADING = threading.Lock()

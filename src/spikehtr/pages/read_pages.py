@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from spikehtr.data.images import ImageLike, open_image
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import Segmenter
+from spikehtr.pages.network_segmenter import NetworkSegmenter
 from spikehtr.pages.page_format import PageFormat
 from spikehtr.pages.page_lines import ReadBy, ReadOptions, assemble, cut_lines, found_sheet, given_sheet
 from spikehtr.pages.page_source import Failure, PageJob
@@ -60,15 +62,18 @@ def read_pages(
     """
     todo = iter(jobs)
     begin = list(islice(todo, _FEW + 1))
-    workers = options.workers if len(begin) > _FEW and _can_be_sent(options.find) else 0
-    with WorkerPool(workers) if workers else ThreadPoolExecutor(_THREADS) as pool:
+    find, answer = options.find, None
+    if isinstance(find, NetworkSegmenter):
+        find, answer = find.for_workers()
+    workers = options.workers if len(begin) > _FEW and _can_be_sent(find) else 0
+    if workers:
+        options = replace(options, find=find)
+    with WorkerPool(workers, answer=answer) if workers else ThreadPoolExecutor(_THREADS) as pool:
         yield from _Stages(pool, workers or _THREADS, recognizer, options, progress, form).run(chain(begin, todo))
 
 
 def _can_be_sent(find: Segmenter) -> bool:
-    """Whether another process can be given a segmenter; one on a GPU stays here, or each process would load it."""
-    if getattr(find, "device", "cpu") != "cpu":
-        return False
+    """Whether another process can be given a segmenter."""
     if sys.platform == "win32" or getattr(find, "__module__", "") == "__main__":
         return False
     try:

@@ -3,6 +3,9 @@
 Each worker is a Python of its own at the other end of a pair of sockets, so the caller needs no `__main__` guard, what
 a worker loads is only what its tasks import, and it ends when the caller is gone, however that ended. What is pickled
 goes between the two over that pair alone, never to or from a file.
+
+A task may ask the caller for what only the caller has, such as a network on a GPU: arrays go to and fro in shared
+memory, and all who wait are answered together.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import queue
 import signal
 import socket
 import subprocess
@@ -17,17 +21,23 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from spikehtr.errors import SpikeHTRError
+from spikehtr.pages.shared_arrays import Arrays, Place, SharedArrays
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-_START = "from spikehtr.pages.worker_pool import serve; import sys; serve(int(sys.argv[1]))"
+_START = "from spikehtr.pages.worker_pool import serve; import sys; serve(*map(int, sys.argv[1:]))"
+_DONE, _FAILED, _ASKS = "done", "failed", "asks"  # what a worker says
+
+Answer = Callable[[Sequence[Arrays]], Sequence[Arrays]]  # to each that asks; in a thread of its own
 
 
 def available_cores() -> int:
@@ -48,24 +58,30 @@ class _Task(NamedTuple):
 class _Worker:
     process: subprocess.Popen[bytes]
     connection: Connection
+    memory: SharedArrays | None = None
     task: _Task | None = None
     is_ready: bool = False  # it has loaded what it needs, and said so
     since: float = field(default_factory=time.monotonic)
+    talking: threading.Lock = field(default_factory=threading.Lock)  # held to answer it, and to end it
 
 
 class WorkerPool:
     """`submit` as executors have it. Tasks begin in the order they came; those marked `first` before others."""
 
-    def __init__(self, workers: int, longest: float = 900.0) -> None:
-        """`longest`: seconds for a task, after which its process is killed."""
-        self._longest = longest
+    def __init__(self, workers: int, longest: float = 900.0, answer: Answer | None = None) -> None:
+        """`longest`: seconds for a task, after which its process is killed; `answer`: to what tasks `ask`."""
+        self._longest, self._answers = longest, answer
+        self._asked: queue.SimpleQueue[tuple[_Worker, list[Place]] | None] = queue.SimpleQueue()
         self._todo: deque[_Task] = deque()
         self._lock = threading.Lock()
         self._closing = False
         self._called, self._call = socket.socketpair()
-        self._workers = [_start() for _ in range(workers)]
-        self._thread = threading.Thread(target=self._dispatch, name="worker pool", daemon=True)
-        self._thread.start()
+        self._workers = [self._start() for _ in range(workers)]
+        self._threads = [threading.Thread(target=self._dispatch, name="worker pool", daemon=True)]
+        if answer:
+            self._threads.append(threading.Thread(target=self._answer, name="answers to workers", daemon=True))
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, function: Callable[..., Any], *arguments: Any, first: bool = False) -> Future[Any]:
         """`function` is one of a module, and all it is given and returns can be pickled."""
@@ -83,12 +99,17 @@ class WorkerPool:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._closing = True
+        self._asked.put(None)
         self._wake()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         for worker in self._workers:
             _stop(worker, kill=worker.task is not None)
         self._call.close()
         self._called.close()
+
+    def _start(self) -> _Worker:
+        return _start(None if self._answers is None else SharedArrays())
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -99,14 +120,14 @@ class WorkerPool:
         while not self._closing:
             for number, worker in enumerate(self._workers):
                 if worker.is_ready and worker.task is None and not self._give(worker):
-                    self._workers[number] = _start()
+                    self._workers[number] = self._start()
             ready = wait([self._called, *(worker.connection for worker in self._workers)], timeout=1.0)
             if self._called in ready:
                 self._called.recv(1 << 16)
             for number, worker in enumerate(self._workers):
                 is_alive = self._take(worker) if worker.connection in ready else self._is_in_time(worker)
                 if not is_alive:
-                    self._workers[number] = _start()
+                    self._workers[number] = self._start()
         for task in [*self._todo, *(worker.task for worker in self._workers if worker.task)]:
             task.future.cancel()
 
@@ -136,12 +157,38 @@ class WorkerPool:
             _settle(worker.task, False, WorkerDied(_last_words(worker.process.returncode)))
             return False
         try:
-            good, value = pickle.loads(message)
+            said, value = pickle.loads(message)
         except Exception as error:  # what a task returned: it must not end this thread
-            good, value = False, _unreadable("its result", error)
+            said, value = _FAILED, _unreadable("its result", error)
+        if said == _ASKS:
+            self._asked.put((worker, value))
+            return True
         task, worker.task, worker.is_ready = worker.task, None, True
-        _settle(task, good, value)
+        _settle(task, said == _DONE, value)
         return True
+
+    def _answer(self) -> None:
+        """In a thread: to all that wait, together."""
+        assert self._answers
+        while (asked := self._asked.get()) is not None:
+            waiting = [asked]
+            with contextlib.suppress(queue.Empty):
+                while (asked := self._asked.get_nowait()) is not None:
+                    waiting.append(asked)
+                self._asked.put(None)
+            workers, questions = [], []
+            for worker, places in waiting:
+                with worker.talking, contextlib.suppress(OSError):  # it is gone
+                    questions.append(_memory(worker).get(places))
+                    workers.append(worker)
+            try:
+                answers = self._answers(questions)
+            except Exception as error:
+                for worker in workers:
+                    _tell(worker, _FAILED, error)
+                continue
+            for worker, arrays in zip(workers, answers, strict=True):
+                _tell(worker, _DONE, arrays)
 
     def _is_in_time(self, worker: _Worker) -> bool:
         if worker.task is None or time.monotonic() - worker.since < self._longest:
@@ -161,22 +208,41 @@ def _unreadable(what: str, error: Exception) -> Exception:
     return RuntimeError(f"{what} cannot go from one process to another ({type(error).__name__}: {error})")
 
 
-def _start() -> _Worker:
+def _start(memory: SharedArrays | None) -> _Worker:
     ours, theirs = socket.socketpair()
     paths = os.pathsep.join(path for path in sys.path if path)
     with theirs:
+        handles = [theirs.fileno(), *([] if memory is None else [memory.handle])]
         process = subprocess.Popen(
-            [sys.executable, "-c", _START, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-c", _START, *map(str, handles)],
+            pass_fds=handles,
             env=os.environ | _ONE_THREAD | {"PYTHONPATH": paths},
             stdin=subprocess.DEVNULL,
         )
-    return _Worker(process, Connection(ours.detach()))
+    return _Worker(process, Connection(ours.detach()), memory)
+
+
+def _memory(worker: _Worker) -> SharedArrays:
+    assert worker.memory
+    return worker.memory
+
+
+def _tell(worker: _Worker, said: str, value: Any) -> None:
+    """An answer, to a worker that may be gone."""
+    with worker.talking, contextlib.suppress(OSError):
+        try:
+            value = _memory(worker).put(value) if said == _DONE else _plain(value)
+        except (ValueError, MemoryError) as error:
+            said, value = _FAILED, _plain(error)
+        worker.connection.send_bytes(pickle.dumps((said, value)))
 
 
 def _stop(worker: _Worker, kill: bool = False) -> None:
     """Let it end by itself, as one whose connection is closed does, or kill it: it keeps nothing worth waiting for."""
-    worker.connection.close()
+    with worker.talking:
+        worker.connection.close()
+        if worker.memory is not None:
+            worker.memory.close()
     if kill:
         worker.process.kill()
     try:
@@ -195,14 +261,31 @@ def _last_words(code: int | None) -> str:
     return f"the process that worked on it ended (exit code {code})"
 
 
-def serve(handle: int) -> None:
+_caller: tuple[Connection, SharedArrays] | None = None  # in a worker whose caller answers
+
+
+def ask(arrays: Arrays) -> list[np.ndarray]:
+    """What the caller of a pool answers, whose `answer` it is; for tasks."""
+    if _caller is None:
+        raise RuntimeError("nobody answers: only tasks of a WorkerPool with an `answer` may ask")
+    connection, memory = _caller
+    connection.send_bytes(pickle.dumps((_ASKS, memory.put(arrays))))
+    said, value = pickle.loads(connection.recv_bytes())
+    if said == _FAILED:
+        raise value
+    return [array.copy() for array in memory.get(value)]
+
+
+def serve(handle: int, shared: int | None = None) -> None:
     """A worker's life: a task in, a result out, until the other end is closed."""
+    global _caller
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's business
     import cv2
 
     cv2.setNumThreads(1)  # there is a process for each core
     connection = Connection(handle)
-    connection.send_bytes(pickle.dumps((True, None)))
+    _caller = None if shared is None else (connection, SharedArrays(shared))
+    connection.send_bytes(pickle.dumps((_DONE, None)))
     while True:
         try:
             message = connection.recv_bytes()
@@ -210,13 +293,13 @@ def serve(handle: int) -> None:
             return
         try:
             function, arguments = pickle.loads(message)
-            answer = (True, function(*arguments))
+            answer = (_DONE, function(*arguments))
         except Exception as error:
-            answer = (False, _plain(error))
+            answer = (_FAILED, _plain(error))
         try:
             packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            packed = pickle.dumps((False, _unreadable("its result", error)), pickle.HIGHEST_PROTOCOL)
+            packed = pickle.dumps((_FAILED, _unreadable("its result", error)), pickle.HIGHEST_PROTOCOL)
         try:
             connection.send_bytes(packed)
         except OSError:

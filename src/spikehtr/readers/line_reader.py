@@ -6,8 +6,11 @@ one before it.
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import repeat, starmap
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -117,12 +120,13 @@ class LineReader:
         batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
         padded = ((rows, *pad_right([lines[row].pixels for row in rows])) for rows in batches)
         found: dict[int, Line] = {}
-        for batch in read_batches(self.reader, padded, self.decoder):
-            places = batch.spans * self.net.stride
-            for row, decoded, spans in zip(batch.key, batch.lines, places, strict=True):
-                found[row] = _line(decoded, spans, lines[row])
-            if progress:
-                progress(len(batch.key))
+        with _without_collecting():
+            for batch in read_batches(self.reader, padded, self.decoder):
+                places = batch.spans * self.net.stride
+                for row, decoded, spans in zip(batch.key, batch.lines, places, strict=True):
+                    found[row] = _line(decoded, spans, lines[row])
+                if progress:
+                    progress(len(batch.key))
         return [found[index] for index in range(len(lines))]
 
     def check_batch_size(self, batch_size: int | None) -> int:
@@ -134,14 +138,27 @@ class LineReader:
         return batch_size
 
 
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Thousands of tuples that stay make Python look for garbage again and again, a third of the host's time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 def _line(decoded: Decoded, spans: NDArray[np.int64], line: FittedLine) -> Line:
     """Frames -> fitted pixels, by `spans` [L, 2] -> the image's own columns."""
+    if not decoded.spans:
+        return Line(decoded.text, decoded.confidence, [])
     fitted = line.pixels.shape[1]
     scale = line.original_width / fitted
-    characters = []
-    others = decoded.alternatives or ((),) * len(decoded.spans)
-    for (character, first, end), confidence, choices in zip(decoded.spans, decoded.confidences, others, strict=True):
-        x0, x1 = spans[first, 0], min(spans[end - 1, 1], fitted)
-        alternatives = tuple(Alternative(*choice) for choice in choices)
-        characters.append(Character(character, confidence, float(x0 * scale), float(x1 * scale), alternatives))
-    return Line(decoded.text, decoded.confidence, characters, tuple(Alternative(*text) for text in decoded.texts))
+    characters, first, end = zip(*decoded.spans, strict=True)
+    x0 = spans[np.array(first), 0] * scale
+    x1 = np.minimum(spans[np.array(end) - 1, 1], fitted) * scale
+    others = [tuple(starmap(Alternative, choices)) for choices in decoded.alternatives] or repeat(())
+    found = map(Character, characters, decoded.confidences, x0.tolist(), x1.tolist(), others)
+    return Line(decoded.text, decoded.confidence, list(found), tuple(starmap(Alternative, decoded.texts)))

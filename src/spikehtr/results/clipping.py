@@ -18,7 +18,11 @@ from spikehtr.data.formats.outlines import Box, Points, bounds
 from spikehtr.data.samples import Point
 
 if TYPE_CHECKING:
-    from spikehtr.results.page import Page, TextLine, Word
+    from spikehtr.results.page import Glyph, Page, TextLine, Word
+
+
+def _placed(glyph: Glyph, box: Box) -> Glyph:
+    return glyph._replace(box=box)
 
 
 def inside(page: Page) -> Page:
@@ -26,7 +30,10 @@ def inside(page: Page) -> Page:
     size = page.width, page.height
 
     def word_inside(word: Word) -> Word:
-        return replace(word, characters=tuple(replace(c, box=clip_box(c.box, *size)) for c in word.characters))
+        boxes = [clip_box(c.box, *size) for c in word.characters]
+        if all(box == c.box for box, c in zip(boxes, word.characters, strict=True)):
+            return word
+        return replace(word, characters=tuple(map(_placed, word.characters, boxes)))
 
     def line_inside(line: TextLine) -> TextLine:
         polygon, baseline = clip_polygon(line.polygon, *size), clip_baseline(line.baseline, *size)

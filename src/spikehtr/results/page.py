@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from spikehtr.data.formats.machine import digest
 from spikehtr.data.formats.outlines import Box, Points, bounds
@@ -22,8 +22,7 @@ FORMAT = "spikehtr-page-1"
 _WORDS, _LEAST = 3, 0.01  # alternatives of a word: how many, and how likely at the least
 
 
-@dataclass(frozen=True, slots=True)
-class Glyph:
+class Glyph(NamedTuple):
     """A character, the probability that it is right, and its box on the page: left, top, right, bottom."""
 
     character: str

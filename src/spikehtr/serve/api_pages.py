@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ class PageEndpoints:
         one, line = "/api/pages/{page:int}", "/api/pages/{page:int}/lines/{line}"
         return [
             Route("/api/pages", endpoint(self.list), methods=["GET"]),
+            Route("/api/pages", endpoint(self.remove), methods=["PATCH"]),
             Route("/api/pages/order", endpoint(self.order), methods=["PUT"]),
             Route(one, endpoint(self.get), methods=["GET"]),
             Route(one, endpoint(self.patch), methods=["PATCH"]),
@@ -62,15 +64,26 @@ class PageEndpoints:
         first = number(request, "offset", 0)
         shown = rows[first : first + number(request, "limit", 200, 1, _MOST_PAGES)]
         pages = [summary_view(row) for row in shown]
-        return {"pages": pages, "total": len(rows), "counts": counts, "seq": self.project.log.last}
+        about = {"pages": pages, "total": len(rows), "counts": counts, "seq": self.project.log.last}
+        return about | self.project.history.steps()
 
-    def order(self, request: Request, body: Body) -> None:
-        pages = body.get("pages")
-        if not isinstance(pages, list) or not all(isinstance(page, int) and 0 < page < 1 << 62 for page in pages):
-            raise invalid("pages", "must be a list of page ids")
-        with self.project.log.transaction():
-            for position, page in enumerate(pages, start=1):
-                self.project.log.execute("UPDATE pages SET position = ? WHERE id = ?", position, page)
+    def order(self, request: Request, body: Body) -> Any:
+        pages, author = _page_ids(body), author_of(request)
+        seq, patch = self.project.history.order(pages, author)
+        return self.bench.project_changed(seq, patch, "order_pages", author)
+
+    def remove(self, request: Request, body: Body) -> Any:
+        """Take several pages out of the project, or put them back, in one step."""
+        return self._set_removed(request, _page_ids(body), body)
+
+    def _set_removed(self, request: Request, pages: Iterable[int], body: Body) -> Any:
+        removed, author = body.get("removed"), author_of(request)
+        if not isinstance(removed, bool):
+            raise invalid("removed", "must be true or false")
+        for page in pages:
+            self.project.row(page)
+        seq, patch = self.project.history.remove(pages, removed, author)
+        return self.bench.project_changed(seq, patch, "remove_pages" if removed else "put_back", author)
 
     def get(self, request: Request, body: Body) -> Any:
         page = path_id(request)
@@ -84,13 +97,10 @@ class PageEndpoints:
             if body["problem"] is not None:
                 raise invalid("problem", "must be null: it was seen")
             self.project.set_page(page, problem=None)
-        elif not isinstance(body.get("removed"), bool):
-            raise invalid("removed", "must be true or false")
+            self.project.broadcast.tell("page", summary_view(self.project.row(page)))
         else:
-            self.project.set_page(page, removed=int(body["removed"]))
-        summary = summary_view(self.project.row(page))
-        self.project.broadcast.tell("page", summary)
-        return summary
+            self._set_removed(request, [page], body)
+        return summary_view(self.project.row(page))
 
     def edit(self, request: Request, body: Body) -> Any:
         page, author = path_id(request), author_of(request)
@@ -154,6 +164,13 @@ class PageEndpoints:
         if found is None:
             raise not_found(f"reading of line {line}")
         return found
+
+
+def _page_ids(body: Body) -> list[int]:
+    pages = body.get("pages")
+    if not isinstance(pages, list) or not all(type(page) is int and 0 < page < 1 << 62 for page in pages):
+        raise invalid("pages", "must be a list of page ids")
+    return pages
 
 
 __all__ = ["PageEndpoints", "sent_to_all"]

@@ -11,7 +11,8 @@ from starlette.routing import Route
 
 from spikehtr.pages.segmenters import NAMES
 from spikehtr.serve import page_reading, scanning
-from spikehtr.serve.endpoints import Body, endpoint, path_id
+from spikehtr.serve.endpoints import Body, author_of, endpoint, number, path_id
+from spikehtr.serve.event_log import PROJECT
 from spikehtr.serve.http_errors import RequestError, invalid
 from spikehtr.serve.jobs import BackgroundJob
 from spikehtr.serve.limits import Limits
@@ -33,6 +34,10 @@ class ProjectEndpoints:
             Route("/api/login", endpoint(self.log_in), methods=["POST"]),
             Route("/api/settings", endpoint(self.settings), methods=["GET"]),
             Route("/api/settings", endpoint(self.change_settings), methods=["PATCH"]),
+            Route("/api/project", endpoint(self.project_steps), methods=["GET"]),
+            Route("/api/project/undo", endpoint(self.undo), methods=["POST"]),
+            Route("/api/project/redo", endpoint(self.redo), methods=["POST"]),
+            Route("/api/project/history", endpoint(self.history), methods=["GET"]),
             Route("/api/events", self.events, methods=["GET"]),
             Route("/api/models", endpoint(self.models), methods=["GET"]),
             Route("/api/jobs", endpoint(self.jobs), methods=["GET"]),
@@ -72,10 +77,28 @@ class ProjectEndpoints:
     def change_settings(self, request: Request, body: Body) -> Any:
         if "model" in body and isinstance(body["model"], str):
             self.bench.models.file(body["model"])
-        self.project.settings.change(body)
-        changed = self.bench.settings
-        self.project.broadcast.tell("settings", changed)
-        return changed
+        author = author_of(request)
+        seq, patch = self.project.history.change_settings(body, author)
+        self.bench.project_changed(seq, patch, "settings", author)
+        return self.bench.settings
+
+    def project_steps(self, request: Request, body: Body) -> Any:
+        return {"seq": self.project.log.last, **self.project.history.steps()}
+
+    def undo(self, request: Request, body: Body) -> Any:
+        return self._turn(request, body, "undo")
+
+    def redo(self, request: Request, body: Body) -> Any:
+        return self._turn(request, body, "redo")
+
+    def _turn(self, request: Request, body: Body, kind: str) -> Any:
+        author = author_of(request)
+        seq, patch = self.project.history.turn(kind, body.get("expect"), author)
+        return self.bench.project_changed(seq, patch, kind, author)
+
+    def history(self, request: Request, body: Body) -> Any:
+        before = number(request, "before", 0) or None
+        return {"events": self.project.log.events(PROJECT, before, number(request, "limit", 50, 1, 1000))}
 
     async def events(self, request: Request) -> Response:
         if self.bench.stopping:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from spikehtr.serve.documents import PageState
 from spikehtr.serve.draft import plain
 from spikehtr.serve.endpoints import Body, author_of, endpoint, flag, number
-from spikehtr.serve.event_log import Author
+from spikehtr.serve.event_steps import Author
 from spikehtr.serve.http_errors import invalid
 from spikehtr.serve.safe_regex import Finder
 from spikehtr.serve.views import change_view, line_view

@@ -1,4 +1,4 @@
-"""The editable state of a page as plain data, and the differences between two states, which are what the log keeps.
+"""The editable state of a page or a project as plain data, and the differences between two states, which the log keeps.
 
 A line is a dictionary with the keys of `NEW_LINE`, a region one with those of `NEW_REGION`. They are never changed in
 place: an operation puts a new dictionary in. So a copy of a state is cheap, and two states differ where the objects do.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 Entity = dict[str, Any]
 Patch = dict[str, Any]
@@ -30,28 +30,47 @@ NEW_REGION: Entity = {"kind": "paragraph", "polygon": [], "lines": []}
 
 
 @dataclass
-class PageState:
-    """Regions in reading order, the lines in them, and the version of each: the number of the event that changed it."""
+class State:
+    """Things by part and id, the order of those that have one, and the version of each: the number of the event that
+    changed it."""
 
+    parts: ClassVar[tuple[str, ...]] = ()
+    order: list[str] = field(default_factory=list, kw_only=True)
+    versions: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, kw_only=True)
+
+    def part(self, part: str) -> dict[str, Entity]:
+        things: dict[str, Entity] = getattr(self, part)
+        return things
+
+    def version(self, part: str, name: str) -> int:
+        return self.versions.get((part, name), 0)
+
+
+@dataclass
+class ProjectState(State):
+    """Settings, each {value}; pages, each {position, removed}."""
+
+    parts = ("settings", "pages")
+    settings: dict[str, Entity] = field(default_factory=dict)
+    pages: dict[str, Entity] = field(default_factory=dict)
+
+
+@dataclass
+class PageState(State):
+    """Regions in reading order, and the lines in them."""
+
+    parts = PARTS
     lines: dict[str, Entity] = field(default_factory=dict)
     regions: dict[str, Entity] = field(default_factory=dict)
-    order: list[str] = field(default_factory=list)
-    versions: dict[tuple[str, str], int] = field(default_factory=dict, compare=False)
 
     def copy(self) -> PageState:
-        return PageState(dict(self.lines), dict(self.regions), self.order, dict(self.versions))
+        return PageState(dict(self.lines), dict(self.regions), order=self.order, versions=dict(self.versions))
 
     def ordered(self) -> Iterator[tuple[str, Entity]]:
         """Ids and lines in reading order."""
         for region in self.order:
             for name in self.regions[region]["lines"]:
                 yield name, self.lines[name]
-
-    def version(self, part: str, name: str) -> int:
-        return self.versions.get((part, name), 0)
-
-    def part(self, part: Part) -> dict[str, Entity]:
-        return self.lines if part == "lines" else self.regions
 
     def check(self) -> None:
         """Every line stands in exactly one region, and every region in the order."""
@@ -61,10 +80,10 @@ class PageState:
         assert all(name in self.regions[line["region"]]["lines"] for name, line in self.lines.items())
 
 
-def difference(before: PageState, after: PageState) -> Patch:
+def difference(before: State, after: State) -> Patch:
     """What makes `after` of `before`: for each thing its changed fields, before and after; None: it is not there."""
     patch: Patch = {}
-    for part in PARTS:
+    for part in before.parts:
         old, new = before.part(part), after.part(part)
         changes = {}
         for name in [*old, *(name for name in new if name not in old)]:
@@ -84,7 +103,8 @@ def difference(before: PageState, after: PageState) -> Patch:
 
 
 def inverse(patch: Patch) -> Patch:
-    turned: Patch = {part: {name: pair[::-1] for name, pair in patch[part].items()} for part in PARTS if part in patch}
+    parts = [part for part in patch if part != ORDER]
+    turned: Patch = {part: {name: pair[::-1] for name, pair in patch[part].items()} for part in parts}
     return turned | ({ORDER: patch[ORDER][::-1]} if ORDER in patch else {})
 
 
@@ -92,10 +112,10 @@ class PatchError(ValueError):
     """A patch that does not fit the state: the log is damaged."""
 
 
-def apply(state: PageState, patch: Patch, version: int | None) -> None:
+def apply(state: State, patch: Patch, version: int | None) -> None:
     """Change a state in place. `version` is noted for what is changed; None (a machine's reading): only for what is
     new, and that gets the version 0."""
-    for part in PARTS:
+    for part in state.parts:
         things = state.part(part)
         for name, (old, new) in patch.get(part, {}).items():
             _check_fits(things.get(name), old, part, name)
@@ -124,10 +144,11 @@ def _check_fits(here: Entity | None, old: Entity | None, part: str, name: str) -
 
 def overlap(one: Patch, other: Patch) -> bool:
     """Whether both are about the same thing; if not, it makes no difference which of them comes first."""
-    return (ORDER in one and ORDER in other) or any(one.get(part, {}).keys() & other.get(part, {}) for part in PARTS)
+    both = (one.keys() & other.keys()) - {ORDER}
+    return (ORDER in one and ORDER in other) or any(one[part].keys() & other[part].keys() for part in both)
 
 
-def touched(patch: Patch, part: Part) -> list[str]:
+def touched(patch: Patch, part: str) -> list[str]:
     return list(patch.get(part, ()))
 
 

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from spikehtr.serve.event_log import Author
+from spikehtr.serve.event_steps import Author
 from spikehtr.serve.http_errors import RequestError, bad_request, invalid, not_found
 
 MOST_JSON = 8 << 20  # bytes of a body

@@ -1,4 +1,4 @@
-"""The append-only log of everything that was done to pages, in SQLite, and what follows from it.
+"""The append-only log of everything that was done to pages and to the project, in SQLite, and what follows from it.
 
 An event is a patch (`documents.difference`) with its number, which grows over the whole project. Nothing is ever
 changed or taken out: undo and redo are events, too. The current state of each page is kept beside the log, written in
@@ -6,7 +6,8 @@ the same transaction, and equals what the replay of its events gives (`replayed`
 
 Undo goes by steps: an edit and the readings that followed from it are one, also where other edits came before the
 reading. The history of a page is a line: undo takes back the last step that is not undone, whoever did it, and a new
-step forgets what could be redone.
+step forgets what could be redone. The project (its settings; which pages it has, in which order) has a line of its own,
+in the place of page 0.
 """
 
 from __future__ import annotations
@@ -14,61 +15,28 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from spikehtr.serve import project_tables
 from spikehtr.serve.database import Database
-from spikehtr.serve.documents import ORDER, PARTS, PageState, Patch, apply, inverse, overlap, touched
+from spikehtr.serve.documents import (
+    ORDER,
+    PARTS,
+    PageState,
+    Patch,
+    ProjectState,
+    State,
+    apply,
+    inverse,
+    overlap,
+    touched,
+)
+from spikehtr.serve.event_steps import MACHINE, Author, Stacks, Step, timestamp
 from spikehtr.serve.page_errors import expected_error
 
+PROJECT = 0  # in the place of a page's number
 _COMPRESSED_FROM = 1024  # bytes of a patch or value
-
-
-class Step(NamedTuple):
-    """What one undo takes back: its first event's number, and all of them."""
-
-    seq: int
-    label: str
-    lines: tuple[str, ...]
-    time: float
-    client: str | None
-    user: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "seq": self.seq,
-            "label": self.label,
-            "lines": list(self.lines),
-            "time": timestamp(self.time),
-            "user": self.user,
-            "client": self.client,
-        }
-
-
-@dataclass
-class _Stacks:
-    """Steps that can be undone and redone, the last one last; each with its events."""
-
-    undo: list[tuple[Step, list[int]]] = field(default_factory=list)
-    redo: list[tuple[Step, list[int]]] = field(default_factory=list)
-
-    def place(self, step: int) -> int | None:
-        """Where a step stands among those that can be undone."""
-        places = range(len(self.undo) - 1, -1, -1)
-        return next((place for place in places if self.undo[place][0].seq == step), None)
-
-
-class Author(NamedTuple):
-    client: str | None = None
-    user: str | None = None
-
-
-MACHINE = Author()
-
-
-def timestamp(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}Z"
 
 
 def packed(value: object) -> str | bytes:
@@ -83,8 +51,8 @@ def unpacked(value: str | bytes) -> Any:
 class EventLog(Database):
     def __init__(self, file: Path) -> None:
         super().__init__(file)
-        self._states: dict[int, PageState] = {}
-        self._stacks: dict[int, _Stacks] = {}
+        self._states: dict[int, State] = {}
+        self._stacks: dict[int, Stacks] = {}
 
     def forget(self) -> None:
         self._states.clear()
@@ -97,9 +65,25 @@ class EventLog(Database):
 
     def state(self, page: int) -> PageState:
         """The page as it is now. Not to be changed."""
+        state = self._state(page)
+        assert isinstance(state, PageState)
+        return state
+
+    @property
+    def project(self) -> ProjectState:
+        """The project as it is now. Not to be changed."""
+        state = self._state(PROJECT)
+        assert isinstance(state, ProjectState)
+        return state
+
+    def begin_project_with(self, state: ProjectState) -> None:
+        """Take this for the project as it is; what the tables hold besides is noted next."""
+        self._states[PROJECT] = state
+
+    def _state(self, page: int) -> State:
         with self.lock:
             if page not in self._states:
-                self._states[page] = self._stored(page)
+                self._states[page] = project_tables.stored(self) if page == PROJECT else self._stored(page)
                 while len(self._states) > 64:
                     self._states.pop(next(iter(self._states)))
             return self._states[page]
@@ -127,20 +111,21 @@ class EventLog(Database):
     ) -> int:
         """Note a change; its number. `step`: the step it belongs to, if it can be taken back with that."""
         with self.transaction():
-            if not can_undo:  # a page's first event
+            if not can_undo:  # a page's first event, or one that undo passes over
                 return self._insert(page, None, "import", label, patch, author, by_person)
             stacks = self._stacks_of(page)
             events = None if step is None else self._events_to_join(stacks, step, patch)
-            seq = self._insert(page, None if events is None else step, "edit", label, patch, author, by_person)
+            now = time.time()
+            seq = self._insert(page, None if events is None else step, "edit", label, patch, author, by_person, now)
             if events is not None:
                 events.append(seq)
             else:
-                made = Step(seq, label, tuple(touched(patch, "lines")), time.time(), *author)
+                made = Step(seq, label, tuple(touched(patch, "lines")), now, *author)
                 stacks.undo.append((made, [seq]))
                 stacks.redo.clear()
             return seq
 
-    def _events_to_join(self, stacks: _Stacks, step: int, patch: Patch) -> list[int] | None:
+    def _events_to_join(self, stacks: Stacks, step: int, patch: Patch) -> list[int] | None:
         """The events of a step, if a change can be one of them: those that came since, and those that can be brought
         again, must be about other things."""
         place = stacks.place(step)
@@ -167,7 +152,7 @@ class EventLog(Database):
             stacks = self._stacks_of(page)
             source, target = (stacks.undo, stacks.redo) if kind == "undo" else (stacks.redo, stacks.undo)
             if not source:
-                raise IndexError(f"nothing to {kind}")
+                raise IndexError(kind)
             step, events = source[-1]
             seq = 0
             merged: Patch = {}
@@ -190,21 +175,32 @@ class EventLog(Database):
             return {event for _, events in self._stacks_of(page).redo for event in events}
 
     def _insert(
-        self, page: int, step: int | None, kind: str, label: str, patch: Patch, author: Author, by_person: bool
+        self,
+        page: int,
+        step: int | None,
+        kind: str,
+        label: str,
+        patch: Patch,
+        author: Author,
+        by_person: bool,
+        now: float | None = None,
     ) -> int:
         cursor = self.db.execute(
             "INSERT INTO events (page, step, kind, label, by_person, time, client, user, patch) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (page, step or 0, kind, label, by_person, time.time(), *author, packed(patch)),
+            (page, step or 0, kind, label, by_person, now or time.time(), *author, packed(patch)),
         )
         seq = cursor.lastrowid
         assert seq is not None
         if step is None:
             self.db.execute("UPDATE events SET step = seq WHERE seq = ?", (seq,))
-        state = self.state(page)
+        state = self._state(page)
         apply(state, patch, seq if by_person else None)
-        self._store(page, state, patch)
-        self._summarise(page, state, seq)
+        if isinstance(state, PageState):
+            self._store(page, state, patch)
+            self._summarise(page, state, seq)
+        elif isinstance(state, ProjectState):
+            project_tables.store(self, state, patch)
         return seq
 
     def _store(self, page: int, state: PageState, patch: Patch) -> None:
@@ -235,14 +231,14 @@ class EventLog(Database):
             (seq, len(state.lines), len(read), corrected, expected_error(lines), page),
         )
 
-    def _stacks_of(self, page: int) -> _Stacks:
+    def _stacks_of(self, page: int) -> Stacks:
         if page not in self._stacks:
             self._stacks[page] = self._rebuilt(page)
         return self._stacks[page]
 
-    def _rebuilt(self, page: int) -> _Stacks:
+    def _rebuilt(self, page: int) -> Stacks:
         """The stacks from the log alone."""
-        stacks = _Stacks()
+        stacks = Stacks()
         sql = (
             "SELECT seq, step, kind, label, time, client, user, patch FROM events "
             "WHERE page = ? AND kind != 'import' ORDER BY seq"
@@ -287,13 +283,22 @@ class EventLog(Database):
     def replayed(self, page: int) -> PageState:
         """The page from its events alone, from nothing; what `state` must be equal to."""
         state = PageState()
+        self._replay(page, state)
+        return state
+
+    def replayed_project(self) -> ProjectState:
+        """The project from its events alone; what `project` must be equal to."""
+        state = ProjectState()
+        self._replay(PROJECT, state)
+        return state
+
+    def _replay(self, page: int, state: State) -> None:
         for row in self.rows("SELECT seq, by_person, patch FROM events WHERE page = ? ORDER BY seq", page):
             apply(state, unpacked(row["patch"]), row["seq"] if row["by_person"] else None)
-        return state
 
     def events(self, page: int, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """The newest events, or those before `before`, newest first."""
-        undone = self.undone(page)
+        undone, about = self.undone(page), ProjectState.parts if page == PROJECT else ("lines",)
         sql = "SELECT * FROM events WHERE page = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
         return [
             {
@@ -302,10 +307,11 @@ class EventLog(Database):
                 "user": row["user"],
                 "client": row["client"],
                 "label": row["kind"] if row["kind"] in ("undo", "redo") else row["label"],
-                "lines": touched(unpacked(row["patch"]), "lines"),
+                **{part: touched(patch, part) for part in about},
                 "undone": row["seq"] in undone,
             }
             for row in self.rows(sql, page, before or 1 << 62, limit)
+            for patch in (unpacked(row["patch"]),)
         ]
 
     def texts_of_line(self, page: int, line: str, limit: int = 200) -> list[dict[str, Any]]:
@@ -329,5 +335,6 @@ class EventLog(Database):
 
 def _both(first: Patch, second: Patch) -> Patch:
     """What is touched by two patches, one after the other; only the names count to the caller."""
-    merged: Patch = {part: first.get(part, {}) | second.get(part, {}) for part in PARTS}
+    parts = (first.keys() | second.keys()) - {ORDER}
+    merged: Patch = {part: first.get(part, {}) | second.get(part, {}) for part in parts}
     return merged | {key: patch[key] for patch in (first, second) for key in (ORDER,) if key in patch}

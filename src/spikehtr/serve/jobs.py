@@ -48,6 +48,7 @@ class BackgroundJob:
         self.began: float | None = None
         self.ended: float | None = None
         self._told = 0.0
+        self._counted_from: float | None = None  # when the present count began: a job may have several
 
     def check(self) -> None:
         if self.cancelled.is_set():
@@ -56,6 +57,8 @@ class BackgroundJob:
     def advance(
         self, done: int | None = None, total: int | None = None, message: str | None = None, unit: str | None = None
     ) -> None:
+        if done == 0 and total is not None:
+            self._counted_from = time.monotonic()
         self.done = self.done if done is None else done
         self.total = self.total if total is None else total
         self.message = self.message if message is None else message
@@ -77,7 +80,8 @@ class BackgroundJob:
         seconds = 0.0 if self.began is None else (self.ended or time.monotonic()) - self.began
         left = None
         if self.state == "running" and self.total and self.done:
-            left = round(seconds / self.done * max(0, self.total - self.done), 1)
+            spent = seconds if self._counted_from is None else time.monotonic() - self._counted_from
+            left = round(spent / self.done * max(0, self.total - self.done), 1)
         return {
             "id": self.id,
             "kind": self.kind,

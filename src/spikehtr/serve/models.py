@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from spikehtr.data.images import ImageError
 from spikehtr.errors import SpikeHTRError
-from spikehtr.serve.http_errors import RequestError
+from spikehtr.serve.http_errors import RequestError, invalid
 from spikehtr.version import MODEL_FORMAT
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def check_new_name(models: Models, name: object) -> str:
         return f"tuned-{number}"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         remedy = "take up to 64 letters, digits, points, hyphens"
-        raise RequestError(422, "invalid", "name: not a name for a model", remedy, field="name")
+        raise invalid("name", "not a name for a model", remedy)
     if name in models.names():
         raise RequestError(409, "conflict", f"there is a model {name} already", "take another name")
     return name

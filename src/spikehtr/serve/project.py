@@ -24,11 +24,13 @@ from spikehtr.pages.protected_results import ProtectedResults
 from spikehtr.serve.broadcast import Broadcast
 from spikehtr.serve.documents import PageState, Patch, difference
 from spikehtr.serve.draft import Draft
-from spikehtr.serve.event_log import MACHINE, Author, EventLog
+from spikehtr.serve.event_log import EventLog
+from spikehtr.serve.event_steps import MACHINE, Author
 from spikehtr.serve.http_errors import RequestError, not_found
 from spikehtr.serve.operations import label_of, perform
 from spikehtr.serve.page_parsing import ParsedPage, parse_file
-from spikehtr.serve.project_settings import Settings
+from spikehtr.serve.project_history import ProjectHistory, check_turn, steps_of
+from spikehtr.serve.project_settings import KNOWN
 
 STATE = ".spikehtr"  # the folder of the log, models and caches, within the project's
 _ID = "project.id"  # a setting that no browser sees or changes
@@ -53,7 +55,7 @@ class Project:
             remedy = "open it in the browser, or stop that server first"
             raise SpikeHTRError(f"{self.folder}: a server has this folder open already; {remedy}") from None
         self.log = EventLog(self.private / "workbench.sqlite")
-        self.settings = Settings(self.log)
+        self.history = ProjectHistory(self.log)
         self.id = self._identity()
         self.broadcast = Broadcast()
         self.results = ProtectedResults(self.folder, Origins(self.folder), overwrite=True)
@@ -61,6 +63,13 @@ class Project:
     def close(self) -> None:
         self.log.close()
         self._lock.release()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was chosen, else the default."""
+        with self.log.lock:
+            chosen = {name: setting["value"] for name, setting in self.log.project.settings.items()}
+        return {name: default for name, (default, _, _) in KNOWN.items()} | chosen
 
     def _identity(self) -> str:
         """What tells projects apart for a browser: another one may be served at the same address later."""
@@ -98,6 +107,7 @@ class Project:
         parsed = parse_file(file, image) if file is not None else None
         with self.log.transaction():
             page = self._insert_page(name, (int(width), int(height)), image, file, parsed)
+            self.history.note_page(page, self.row(page)["position"])
             if parsed is not None:
                 self._first_event(page, parsed)
         return page
@@ -166,18 +176,11 @@ class Project:
         """Undo or redo the step that the sender saw."""
         with self.log.transaction():
             self.row(page)
-            steps = self.log.next_steps(page)
-            step = steps[0] if kind == "undo" else steps[1]
-            if step is None:
-                raise RequestError(409, "nothing_to_undo", f"there is nothing to {kind}", "", **self.steps(page))
-            if step.seq != expect:
-                fault = "somebody else did something meanwhile"
-                raise RequestError(409, "conflict", fault, f"look at the page, then {kind} again", **self.steps(page))
+            check_turn(self.log, page, kind, expect)
             return self.log.undo(page, author) if kind == "undo" else self.log.redo(page, author)
 
     def steps(self, page: int) -> dict[str, Any]:
-        undo, redo = self.log.next_steps(page)
-        return {"undo": undo.to_dict() if undo else None, "redo": redo.to_dict() if redo else None}
+        return steps_of(self.log, page)
 
     def set_page(self, page: int, **values: object) -> None:
         names = ", ".join(f"{name} = ?" for name in values)

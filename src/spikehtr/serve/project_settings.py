@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from spikehtr.pages.segmenters import NAMES
-from spikehtr.serve.database import Database
 from spikehtr.serve.http_errors import invalid
 
 _LARGEST = 16_384  # characters of a value as JSON
@@ -49,36 +48,33 @@ KNOWN: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
 }
 
 
-class Settings:
-    def __init__(self, log: Database) -> None:
-        self._log = log
-
-    def all(self) -> dict[str, Any]:
-        return {name: default for name, (default, _, _) in KNOWN.items()} | {
-            name: value for name, value in _stored(self._log).items() if name in KNOWN or name.startswith("ui.")
-        }
-
-    def __getitem__(self, name: str) -> Any:
-        found = self._log.row("SELECT value FROM settings WHERE key = ?", name)
-        return json.loads(found["value"]) if found else KNOWN[name][0]
-
-    def change(self, values: object) -> None:
-        """Check and keep; all or none."""
-        if not isinstance(values, dict):
-            raise invalid("settings", "must be an object of names and values")
-        for name, value in values.items():
-            if name.startswith("ui."):
-                if len(name) > 100 or len(json.dumps(value, ensure_ascii=False)) > _LARGEST:
-                    raise invalid(name, f"larger than {_LARGEST} characters", "keep less in it")
-            elif name not in KNOWN:
-                raise invalid(name, f"no such setting: there are {', '.join(KNOWN)}, and names that begin with ui.")
-            elif not KNOWN[name][2](value):
-                raise invalid(name, f"must be {KNOWN[name][1]}")
-        with self._log.transaction():
-            for key, value in values.items():
-                written = json.dumps(value, ensure_ascii=False)
-                self._log.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", key, written)
+# What only says how the workbench looks: noted like the others, but undo passes over it.
+_OF_LOOKS = ("language", "ui.")
 
 
-def _stored(log: Database) -> dict[str, Any]:
-    return {row["key"]: json.loads(row["value"]) for row in log.rows("SELECT key, value FROM settings")}
+def is_setting(name: str) -> bool:
+    """Whether it is one of these, and no note of the program's own."""
+    return name in KNOWN or name.startswith("ui.")
+
+
+def is_of_looks(name: str) -> bool:
+    return name.startswith(_OF_LOOKS)
+
+
+def default_of(name: str) -> Any:
+    return KNOWN[name][0] if name in KNOWN else None
+
+
+def check(values: object) -> dict[str, Any]:
+    """Names and values as a browser sent them."""
+    if not isinstance(values, dict):
+        raise invalid("settings", "must be an object of names and values")
+    for name, value in values.items():
+        if name.startswith("ui."):
+            if len(name) > 100 or len(json.dumps(value, ensure_ascii=False)) > _LARGEST:
+                raise invalid(name, f"larger than {_LARGEST} characters", "keep less in it")
+        elif name not in KNOWN:
+            raise invalid(name, f"no such setting: there are {', '.join(KNOWN)}, and names that begin with ui.")
+        elif not KNOWN[name][2](value):
+            raise invalid(name, f"must be {KNOWN[name][1]}")
+    return values

@@ -87,6 +87,7 @@ def _fault_of_image(image: Path, size: tuple[int, int]) -> str | None:
 
 def _render_documents(project: Project, job: BackgroundJob) -> None:
     """The pages of PDF and TIFF files as images of their own, once for each file."""
+    waiting: list[tuple[Source, int, str]] = []
     for file in _files(project):
         suffix = file.suffix.lower()
         if suffix not in (".pdf", *_TIFF):
@@ -98,18 +99,26 @@ def _render_documents(project: Project, job: BackgroundJob) -> None:
             continue
         try:
             if suffix == ".pdf" or count_frames(file) > 1:
-                _render(project, file, job)
-                project.log.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", name, stamp)
+                source = Source(file, "pdf" if suffix == ".pdf" else "image", Path(file.name))
+                waiting.append((source, count_pages(source), stamp))
         except SpikeHTRError as error:
             job.problem(name, str(error))
+    done, total = 0, sum(count for _, count, _ in waiting)
+    for source, count, stamp in waiting:
+        name = source.path.relative_to(project.folder).as_posix()
+        job.advance(done, total, unit="pages")
+        try:
+            _render(source, count, job)
+            project.log.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", name, stamp)
+        except SpikeHTRError as error:
+            job.problem(name, str(error))
+        done += count
 
 
-def _render(project: Project, file: Path, job: BackgroundJob) -> None:
-    kind = "pdf" if file.suffix.lower() == ".pdf" else "image"
-    source = Source(file, kind, Path(file.name))  # type: ignore[arg-type]
-    count = count_pages(source)
+def _render(source: Source, count: int, job: BackgroundJob) -> None:
+    file, before = source.path, job.done
     for index in range(count):
-        job.advance(message=f"{file.name}, page {index + 1} of {count}")
+        job.advance(before + index, message=f"{file.name}, page {index + 1} of {count}")
         target = file.with_name(f"{file.stem}-{index + 1:04d}.png")
         if target.exists():
             continue
@@ -118,7 +127,7 @@ def _render(project: Project, file: Path, job: BackgroundJob) -> None:
         except ImageError as error:
             job.problem(f"{file.name}, page {index + 1}", str(error))
             continue
-        data = page_image(image, file.name, index + 1, DPI if kind == "pdf" else None)
+        data = page_image(image, file.name, index + 1, DPI if source.kind == "pdf" else None)
         from spikehtr.files import whole_file
 
         with whole_file(target) as temporary:
@@ -179,5 +188,7 @@ def _unused(project: Project, image: str, file: Path) -> str:
     """Why the lines of a PAGE or ALTO file were not taken, and how those of PAGE can be."""
     row = project.log.row("SELECT file FROM pages WHERE image = ?", image)
     can_replace = row is not None and row["file"] and xml.sniff(file) == "PcGts"
-    remedy = f"; to take this file's instead, put it in the place of {row['file']}" if row and can_replace else ""
-    return f"{image} is a page already, which keeps its own lines{remedy}"
+    fault = f"{image} is a page already, which keeps its own lines"
+    return (
+        f"{fault}; to take this file's instead, put it in the place of {row['file']}" if row and can_replace else fault
+    )

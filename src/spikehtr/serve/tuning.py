@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spikehtr.errors import SpikeHTRError
-from spikehtr.serve.event_log import timestamp
+from spikehtr.serve.event_steps import timestamp
 from spikehtr.serve.exporting import lines_of, write_parquet
 from spikehtr.serve.http_errors import RequestError, invalid, not_found
 from spikehtr.serve.jobs import BackgroundJob, Cancelled

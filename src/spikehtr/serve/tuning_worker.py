@@ -93,7 +93,8 @@ def train(folder: Path, plan: dict[str, Any]) -> bool:
             what = "reading the held-out lines" if progress.validating else "learning"
             say(message=f"{what}, {progress.lines_per_second:.0f} lines/s")
 
-    return run_job(job, fabric, lambda message: say(message=message), tell, None, model, beat).finished
+    # What a run says on a command line is for there; the page has the curve.
+    return run_job(job, fabric, lambda message: None, tell, None, model, beat).finished
 
 
 def compared(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spikehtr.serve.documents import ORDER, Entity, PageState, Patch, touched
 from spikehtr.serve.draft import Conflict
-from spikehtr.serve.event_log import Author
+from spikehtr.serve.event_steps import Author
 
 if TYPE_CHECKING:
     from spikehtr.serve.project import Project
@@ -125,6 +125,18 @@ def change_view(
             "client": author.client if author else None,
             **project.steps(page),
         }
+
+
+def project_change_view(project: Project, seq: int, patch: Patch, label: str, author: Author) -> dict[str, Any]:
+    """A change of the project: the settings and pages that it is about, and what undo and redo would do now."""
+    return {
+        "seq": seq,
+        "label": label,
+        "client": author.client,
+        "settings": touched(patch, "settings"),
+        "pages": [int(name) for name in touched(patch, "pages")],
+        **project.history.steps(),
+    }
 
 
 def sent_to_all(change: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spikehtr.errors import SpikeHTRError
 from spikehtr.serve import page_reading, scanning
 from spikehtr.serve.documents import Patch, is_corrected
-from spikehtr.serve.event_log import Author
+from spikehtr.serve.event_steps import Author
 from spikehtr.serve.http_errors import RequestError
 from spikehtr.serve.jobs import Jobs
 from spikehtr.serve.line_pool import LinePool
@@ -19,12 +19,13 @@ from spikehtr.serve.models import Models
 from spikehtr.serve.page_files import UNUSABLE, PageFiles
 from spikehtr.serve.pictures import Pictures
 from spikehtr.serve.project import Project
-from spikehtr.serve.views import change_view, sent_to_all
+from spikehtr.serve.views import change_view, project_change_view, sent_to_all, summary_view
 
 if TYPE_CHECKING:
     from spikehtr.recognizer import Recognizer
 
 _log = logging.getLogger("spikehtr.serve")
+_MOST_TOLD = 200  # pages of a change that browsers hear of one by one
 _SHOWING = 5.0  # seconds in which a browser that is on its way may show the first page before the reader is loaded
 
 
@@ -105,7 +106,7 @@ class Workbench:
     @property
     def settings(self) -> dict[str, Any]:
         """The project's settings, with the model that is in use."""
-        return self.project.settings.all() | {"model": self.current_model}
+        return self.project.settings | {"model": self.current_model}
 
     def model_name(self, model: Recognizer) -> str:
         return model.name
@@ -160,6 +161,16 @@ class Workbench:
         """After an acknowledged change: its file is written soon, and every browser hears of it."""
         self.files.note(page)
         self.project.broadcast.tell("change", sent_to_all(change))
+
+    def project_changed(self, seq: int, patch: Patch, label: str, author: Author) -> dict[str, Any]:
+        """After an acknowledged change of the project: what every browser hears of it."""
+        change = project_change_view(self.project, seq, patch, label, author)
+        if change["settings"]:
+            self.project.broadcast.tell("settings", self.settings)
+        for page in change["pages"][:_MOST_TOLD]:
+            self.project.broadcast.tell("page", summary_view(self.project.row(page)))
+        self.project.broadcast.tell("project", change)
+        return change
 
     def tell_change(self, page: int, seq: int, patch: Patch, label: str) -> None:
         self.changed(page, change_view(self.project, page, seq, patch, label))

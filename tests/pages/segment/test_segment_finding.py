@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,9 @@ from torch import Tensor, nn
 
 from spikehtr.pages.quarter_turns import as_it_lies, upright
 from spikehtr.pages.segment.find_lines import FindOptions, find, orient
-from spikehtr.pages.segment.line_network import COARSE, FINE, Maps
+from spikehtr.pages.segment.line_network import Maps
+from spikehtr.pages.segment.maps import COARSE, FINE, LookAt
+from spikehtr.pages.segment.run_network import look_at
 
 
 class Leaning(nn.Module):
@@ -41,6 +45,10 @@ class Leaning(nn.Module):
         return Maps(torch.full((1, 4, height // FINE, width // FINE), -5.0), coarse)
 
 
+def by(network: nn.Module) -> LookAt:
+    return partial(look_at, network)  # type: ignore[arg-type]
+
+
 def page() -> NDArray[np.uint8]:
     image = np.full((96, 64), 220, np.uint8)
     image[:8, :8] = 0
@@ -50,19 +58,19 @@ def page() -> NDArray[np.uint8]:
 @pytest.mark.parametrize("turns", range(4))
 def test_a_page_is_found_to_lie_as_it_does_by_a_network_that_expects_upright_pages(turns: int) -> None:
     lying = np.ascontiguousarray(np.rot90(page(), -turns))
-    assert find(Leaning(), [lying])[0].turns == turns  # type: ignore[arg-type]
+    assert find(by(Leaning()), [lying])[0].turns == turns
     assert (upright(lying, turns) == page()).all()
 
 
 def test_a_page_whose_lie_is_known_is_not_turned_otherwise() -> None:
-    (seen,) = orient(Leaning(), [page()], [1.0], FindOptions(), turns=3)  # type: ignore[arg-type]
+    (seen,) = orient(by(Leaning()), [page()], [1.0], FindOptions(), turns=3)
     assert seen.turns == 3
 
 
 def test_a_page_in_doubt_or_without_writing_stays_as_it_is() -> None:
     lying = np.ascontiguousarray(np.rot90(page(), 2))
-    assert find(Leaning(), [lying], FindOptions(doubt=0.3))[0].turns == 0  # type: ignore[arg-type]
-    (found,) = find(Leaning(text=False), [lying])  # type: ignore[arg-type]
+    assert find(by(Leaning()), [lying], FindOptions(doubt=0.3))[0].turns == 0
+    (found,) = find(by(Leaning(text=False)), [lying])
     assert (found.turns, found.height, found.lines) == (0, 0.0, [])
 
 

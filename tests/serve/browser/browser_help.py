@@ -75,10 +75,14 @@ def on_screen(tab: Any, place: tuple[float, float]) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def edit(url: str, page: int, ops: list[dict[str, Any]]) -> Any:
+def send(url: str, path: str, body: dict[str, Any], method: str = "POST") -> Any:
     """A change by another program, without the browser."""
     csrf = ask(f"{url}/api/session")["csrf"]
     headers = {"Content-Type": "application/json", "X-CSRF": csrf, "X-Client": "another"}
-    request = urllib.request.Request(f"{url}/api/pages/{page}/edits", json.dumps({"ops": ops}).encode(), headers)
+    request = urllib.request.Request(f"{url}{path}", json.dumps(body).encode(), headers, method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
+
+
+def edit(url: str, page: int, ops: list[dict[str, Any]]) -> Any:
+    return send(url, f"/api/pages/{page}/edits", {"ops": ops})

@@ -12,6 +12,7 @@ from server_process import Server
 
 import spikehtr
 
+STATIC = Path(spikehtr.__file__).parent / "serve" / "static"
 ASSETS = Path(spikehtr.__file__).parent / "assets"
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
@@ -65,3 +66,21 @@ def workbench(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def modules(new_page: Callable[..., Any]) -> Any:
+    """A tab that can import the front end's files; no server: they come from the package."""
+    page = new_page()
+
+    def serve(route: Any) -> None:
+        path = route.request.url.split("/static/")[-1]
+        file = STATIC / path
+        if path.endswith(".js"):
+            route.fulfill(body=file.read_bytes(), content_type="text/javascript")
+        else:
+            route.fulfill(body="<!doctype html><title>empty</title>", content_type="text/html")
+
+    page.route("**/*", serve)
+    page.goto("http://front.end/")
+    return page

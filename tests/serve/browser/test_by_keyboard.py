@@ -94,6 +94,7 @@ def test_the_loop_by_keyboard(workbench: Callable[..., Any], new_page: Callable[
     keys.press("Control+z")
     until(lambda: len(lines_of(url)) == len(lines), "the drawing undone")
     settled(tab)
+    tab.wait_for_selector(f'.row[data-line="{drawn["id"]}"]', state="detached")
     keys.press("Enter")
     tab.wait_for_selector(".typing-field:focus")
 

@@ -3,32 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import pytest
-
-import spikehtr
-
-STATIC = Path(spikehtr.__file__).parent / "serve" / "static"
-
-
-@pytest.fixture
-def modules(new_page: Callable[..., Any]) -> Any:
-    page = new_page()
-
-    def serve(route: Any) -> None:
-        path = route.request.url.split("/static/")[-1]
-        file = STATIC / path
-        if path.endswith(".js"):
-            route.fulfill(body=file.read_bytes(), content_type="text/javascript")
-        else:
-            route.fulfill(body="<!doctype html><title>empty</title>", content_type="text/html")
-
-    page.route("**/*", serve)
-    page.goto("http://front.end/")
-    return page
 
 
 def some_texts(count: int) -> list[str]:

@@ -182,11 +182,11 @@ def pixel_scale(
     if stated is None or stated == (width, height):
         return 1.0, 1.0, width, height
     x, y = width / stated[0], height / stated[1]
-    message = f"made for an image of {stated[0]:g} x {stated[1]:g} pixels, "
-    message += f"but {f'page {frame} of ' if frame else ''}{image.name!r} has {width} x {height}: "
-    message += "coordinates are scaled"
+    which = f"page {frame} of {image.name!r}" if frame else repr(image.name)
+    stated_size = f"{stated[0]:g} x {stated[1]:g}"
+    message = f"made for an image of {stated_size} pixels, but {which} has {width} x {height}: coordinates are scaled"
     if abs(x / y - 1) > 0.02:
-        message += ", though the two differ in shape, so lines may be cut wrongly"
+        message = f"{message}, though the two differ in shape, so lines may be cut wrongly"
     report.add("size differs", file, message, "make sure that the image is the one the XML was made for", "warning")
     return x, y, width, height
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spikehtr.pages.segment.agree_columns import agree_on_columns
 from spikehtr.pages.segment.labels import up
-from spikehtr.pages.segment.line_network import COARSE, FINE, UNIT
+from spikehtr.pages.segment.maps import COARSE, FINE, UNIT, Logits
 
 Floats = NDArray[Any]  # floats of 32 or 64 bits
 DOUBLE = 0.6  # share of a line's points that run beside another from which it is the same
@@ -75,8 +75,8 @@ def middle(values: Floats) -> float:
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def probabilities(fine: Floats, coarse: Floats) -> Probabilities:
-    """From logits [4, H/2, W/2] and [7, H/4, W/4]."""
+def probabilities(logits: Logits) -> Probabilities:
+    fine, coarse = (maps.astype(np.float32, copy=False) for maps in logits)
     turn = np.exp(coarse[3:7] - coarse[3:7].max(0))
     heights = UNIT * np.exp(np.clip(coarse[1:3], -4, 4))
     return Probabilities(_sigmoid(fine), _sigmoid(coarse[0]), heights, turn / turn.sum(0))

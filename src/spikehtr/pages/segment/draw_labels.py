@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spikehtr.pages.segment.labels import Floats, PageLabels, up
-from spikehtr.pages.segment.line_network import COARSE, FINE
+from spikehtr.pages.segment.maps import COARSE, FINE
 
 BASELINE, START, END, BORDER = 1, 2, 4, 8  # bits of `Targets.fine`, in the order of the network's maps
 OUTSIDE = 255  # class of the reading direction where there is no line

@@ -8,16 +8,10 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from spikehtr.pages.quarter_turns import upright
 from spikehtr.pages.segment.decode_maps import DecodedLine, DecodeOptions, Probabilities, decode, probabilities
-from spikehtr.pages.segment.line_network import MULTIPLE, LineNetwork
-
-Gray = NDArray[np.uint8]
-PADDED = 2 * MULTIPLE  # sides are padded to multiples of this, alone or in a batch: so that scans of a kind share one
-BATCH_PIXELS = 24_000_000  # that go through a GPU together
+from spikehtr.pages.segment.maps import Gray, LookAt
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +25,6 @@ class FindOptions:
     enlarge: float = 2.0  # no page is made larger than so many times its size
     sure: float = 4.0  # log odds of upright against upside down from which a page is not looked at upside down
     doubt: float = 0.03  # log odds: a page is turned by 180 degrees only for more than this
-    half: bool | None = None  # whether the network computes in bf16; None: on a GPU
 
 
 class Overview(NamedTuple):
@@ -49,46 +42,6 @@ class FoundPage(NamedTuple):
     turns: int  # quarter turns clockwise by which the page lies; `upright` undoes them
     height: float  # of the smaller lines as the first look has it, pixels of the page; 0 where there is no writing
     scale: float  # of the second look
-
-
-def run(network: LineNetwork, images: Sequence[Gray], half: bool | None = None) -> list[Probabilities]:
-    """The maps of images, whose sides are made multiples of PADDED by repeating the last row and column.
-
-    On a GPU images of one padded size go through together; what is said of one does not depend on the others. `half`:
-    in bf16; by default on a GPU only.
-    """
-    device = next(network.parameters()).device
-    half = device.type == "cuda" if half is None else half
-    together: dict[tuple[int, ...], list[int]] = {}
-    for number, image in enumerate(images):
-        together.setdefault(tuple(side + -side % PADDED for side in image.shape), []).append(number)
-    out: dict[int, Probabilities] = {}
-    for (height, width), numbers in together.items():
-        most = max(1, BATCH_PIXELS // (height * width)) if device.type == "cuda" else 1
-        for first in range(0, len(numbers), most):
-            batch = numbers[first : first + most]
-            maps = _maps(network, [images[number] for number in batch], height, width, half)
-            for number, fine, coarse in zip(batch, *maps, strict=True):
-                h, w = images[number].shape
-                out[number] = probabilities(fine[:, : -(-h // 2), : -(-w // 2)], coarse[:, : -(-h // 4), : -(-w // 4)])
-    return [out[number] for number in range(len(images))]
-
-
-def _maps(
-    network: LineNetwork, images: Sequence[Gray], height: int, width: int, half: bool
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Both maps of images of one padded size, as the network gives them."""
-    device = next(network.parameters()).device
-    padded = [
-        cv2.copyMakeBorder(one, 0, height - one.shape[0], 0, width - one.shape[1], cv2.BORDER_REPLICATE)
-        for one in images
-    ]
-    with torch.inference_mode():
-        given = torch.from_numpy(np.stack(padded)).to(device)[:, None].float() / 255
-        with torch.autocast(device.type, torch.bfloat16, enabled=half):
-            maps = network(given.contiguous(memory_format=torch.channels_last))
-    fine, coarse = (one.float().cpu().numpy() for one in maps)
-    return fine, coarse
 
 
 def resized(image: Gray, scale: float) -> Gray:
@@ -118,7 +71,7 @@ class _Look(NamedTuple):
 
 
 def orient(
-    network: LineNetwork,
+    look_at: LookAt,
     small: Sequence[Gray],
     scales: Sequence[float],
     options: FindOptions,
@@ -132,10 +85,10 @@ def orient(
 
     def at(wanted: dict[int, int]) -> dict[int, _Look]:
         """Looks at pages turned back by so many quarters each."""
-        maps = run(network, [upright(small[number], turns) for number, turns in wanted.items()], options.half)
+        maps = look_at([upright(small[number], turns) for number, turns in wanted.items()])
         return {
             number: _Look(turns % 4, one, look(one, scales[number], options))
-            for (number, turns), one in zip(wanted.items(), maps, strict=True)
+            for (number, turns), one in zip(wanted.items(), map(probabilities, maps), strict=True)
         }
 
     seen = at(dict.fromkeys(range(len(small)), turns or 0))
@@ -149,7 +102,7 @@ def orient(
 
 
 def find(
-    network: LineNetwork,
+    look_at: LookAt,
     pages: Sequence[Gray],
     options: FindOptions | None = None,
     decoding: DecodeOptions | None = None,
@@ -158,7 +111,7 @@ def find(
     """The lines of pages; `turns` where it is known how they lie (0: upright)."""
     options = options or FindOptions()
     firsts = [first_scale(page, options) for page in pages]
-    looks = orient(network, [resized(*one) for one in zip(pages, firsts, strict=True)], firsts, options, turns)
+    looks = orient(look_at, [resized(*one) for one in zip(pages, firsts, strict=True)], firsts, options, turns)
     scales = [
         second_scale(page.size, one.overview.height, first, options)
         for page, one, first in zip(pages, looks, firsts, strict=True)
@@ -166,7 +119,7 @@ def find(
     again = [number for number, first in enumerate(firsts) if scales[number] != first]
     closer = [upright(resized(pages[number], scales[number]), looks[number].turns) for number in again]
     maps = {number: one.maps for number, one in enumerate(looks)}
-    maps |= dict(zip(again, run(network, closer, options.half), strict=True))
+    maps |= dict(zip(again, map(probabilities, look_at(closer)), strict=True))
     found = []
     for number, (one, scale) in enumerate(zip(looks, scales, strict=True)):
         lines = decode(maps.pop(number), decoding)

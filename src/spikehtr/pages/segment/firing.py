@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spikehtr.pages.segment.line_network import MULTIPLE, LineNetwork, Neurons
+from spikehtr.pages.segment.line_network import LineNetwork, Neurons
+from spikehtr.pages.segment.maps import MULTIPLE
 
 
 @torch.no_grad()

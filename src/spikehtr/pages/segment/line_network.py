@@ -18,11 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-MULTIPLE = 32  # sides of the input must be multiples of this
-FINE, COARSE = 2, 4  # pixels of the input to one of the fine and the coarse maps
-FINE_NAMES = ("baseline", "start", "end", "border")
-COARSE_NAMES = ("body", "above", "below", "up0", "up90", "up180", "up270")
-UNIT = 16.0  # pixels: heights are learned as the logarithm of their ratio to this
+from spikehtr.pages.segment.maps import COARSE, COARSE_NAMES, FINE, FINE_NAMES
 
 
 class Maps(NamedTuple):

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spikehtr.pages.segment.draw_labels import OUTSIDE
-from spikehtr.pages.segment.line_network import FINE_NAMES, UNIT, Maps
+from spikehtr.pages.segment.line_network import Maps
+from spikehtr.pages.segment.maps import FINE_NAMES, UNIT
 
 WEIGHTS = (1.0, 0.6, 0.6, 0.25)  # of the fine maps
 POSITIVE = (2.0, 4.0, 4.0, 2.0)  # how much more a pixel counts where the map should be on

@@ -12,7 +12,8 @@ from torch.export import Dim
 from spikehtr.export.onnx import translate
 from spikehtr.export.tracing import capture, need
 from spikehtr.files import whole_file
-from spikehtr.pages.segment.line_network import MULTIPLE, LineNetwork, folded
+from spikehtr.pages.segment.line_network import LineNetwork, folded
+from spikehtr.pages.segment.maps import MULTIPLE
 from spikehtr.pages.segment.network_weights import KIND
 
 INPUTS, OUTPUTS = ("images",), ("fine", "coarse")

@@ -3,7 +3,8 @@
 import { html, render, useEffect } from "./lib.js";
 import * as api from "./api.js";
 import { attempt, dialog, jobs, lastSeq, messages, needsToken, noteJob, route, say, sayError, session, settings, unsay } from "./state.js";
-import { commandsOf } from "./keys.js";
+import { commandsOf, isTyping } from "./keys.js";
+import { noteSteps, turnProject } from "./project-steps.js";
 import { t } from "./i18n/index.js";
 import { said } from "./i18n/said.js";
 import { Button } from "./parts/basics.js";
@@ -56,13 +57,15 @@ function App() {
     ${Shown && html`<${Shown} key=${shown.name} store=${current.value} ...${shown} />`}<${DropHint} /><${Messages} />`;
 }
 
-/** Keys that hold in every view; a page's own keys are the editor's. */
+/** Keys that hold in every view; a page's own keys are the editor's, which undoes what was done to the page. */
 function takeKeys() {
   addEventListener("keydown", (event) => {
     if (dialog.value || !session.value || event.defaultPrevented) return;
     const found = commandsOf(event);
     if (found.includes("help")) dialog.value = { name: "keys" };
     else if (found.includes("find")) dialog.value = { name: "find" };
+    else if (route.value.view !== "page" && !isTyping(event.target) && found.includes("undo")) turnProject("undo");
+    else if (route.value.view !== "page" && !isTyping(event.target) && found.includes("redo")) turnProject("redo");
     else return;
     event.preventDefault();
   });
@@ -107,6 +110,10 @@ function hear() {
       }
     },
     settings: (whole) => (settings.value = whole),
+    project: (change) => {
+      noteSteps(change);
+      if (change.pages.length && route.value.view === "pages") loadPages();
+    },
     stopping: () => say(t("stopping"), { keep: true }),
   });
 }

@@ -26,6 +26,7 @@ export const KEYS = [
   { id: "lineDown", keys: ["Alt+Shift+ArrowDown"], scope: "text", group: "lines" },
   { id: "deleteLine", keys: ["Alt+Delete", "Alt+Backspace"], scope: "text", group: "lines" },
   { id: "readAgain", keys: ["Alt+KeyR"], scope: "text", group: "lines" },
+  { id: "chooseMore", keys: ["Shift+ArrowUp", "Shift+ArrowDown"], scope: "shown", group: "image" },
   { id: "toolSelect", keys: ["KeyV"], scope: "plain", group: "image" },
   { id: "toolShape", keys: ["KeyE"], scope: "plain", group: "image" },
   { id: "toolDraw", keys: ["KeyB"], scope: "plain", group: "image" },
@@ -48,6 +49,12 @@ export const KEYS = [
   { id: "fitPage", keys: ["Digit0"], scope: "plain", group: "image" },
   { id: "fitWidth", keys: ["KeyW"], scope: "plain", group: "image" },
   { id: "zoomLine", keys: ["KeyZ"], scope: "plain", group: "image" },
+  { id: "amongPages", keys: ["Arrows"], scope: "shown", group: "pages" },
+  { id: "openPage", keys: ["Enter"], scope: "shown", group: "pages" },
+  { id: "choosePage", keys: ["Space"], scope: "shown", group: "pages" },
+  { id: "pageEarlier", keys: ["Alt+Shift+ArrowLeft"], scope: "plain", group: "pages" },
+  { id: "pageLater", keys: ["Alt+Shift+ArrowRight"], scope: "plain", group: "pages" },
+  { id: "removePages", keys: ["Delete"], scope: "plain", group: "pages" },
 ];
 
 const isMac = /Mac|iPad|iPhone/.test(navigator.platform ?? "");
@@ -71,7 +78,7 @@ export function commandsOf(event) {
   return KEYS.filter((key) => key.scope !== "shown" && (key.scope === "text" || !typing) && key.keys.some(matches)).map((key) => key.id);
 }
 
-const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", Arrows: "← ↑ ↓ →", PageDown: "Page ↓", PageUp: "Page ↑", Digit0: "0" };
+const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Arrows: "← ↑ ↓ →", PageDown: "Page ↓", PageUp: "Page ↑", Digit0: "0" };
 
 /** A key of the table as caps to print: ["Alt", "↓"]. */
 export function caps(key) {

@@ -61,22 +61,28 @@ export async function remove(store) {
   if (change) say(t("line.deleted", { count: ids.length }), { action: { label: t("undo"), run: () => store.step("undo", change.seq) } });
 }
 
-/** One place up (-1) or down (1) in the reading order; over the end of a region into the next one. */
+/** The line, or all that are chosen: one place up (-1) or down (1) in the reading order; over the end of a region into the next one. */
 export async function shift(store, id, step) {
+  const chosen = store.order.value.filter((one) => store.selection.value.has(one));
+  await store.edit(() => shifted(store, chosen.length > 1 ? chosen : [id], step)); // from where they are when its turn comes
+}
+
+function shifted(store, moved, step) {
   const regions = store.regions.value;
-  const at = regions.findIndex((region) => region.lines.includes(id));
-  if (at < 0) return;
+  const edge = step < 0 ? moved[0] : moved.at(-1);
+  const at = regions.findIndex((region) => region.lines.includes(edge));
+  if (at < 0 || !moved.every((one) => store.line(one))) return [];
   const ids = regions[at].lines;
-  const place = ids.indexOf(id) + step;
+  const place = ids.indexOf(edge) + step;
   let region = regions[at];
   let before = null;
   if (place >= 0 && place < ids.length) before = (step > 0 ? ids[place + 1] : ids[place]) ?? null;
   else {
     region = regions[at + step];
-    if (!region) return;
+    if (!region) return [];
     before = step > 0 ? (region.lines[0] ?? null) : null;
   }
-  await store.edit(() => [{ op: "place", line: id, version: store.line(id).version, region: region.id, before }]);
+  return moved.map((one) => ({ op: "place", line: one, version: store.line(one).version, region: region.id, before }));
 }
 
 /** To just before another line. */
@@ -140,8 +146,14 @@ export async function addRegion(store, polygon) {
   await store.edit(() => gathering(store, store.order.value.filter((id) => isInside(middleOf(store.line(id)), polygon)), polygon));
 }
 
-/** A new region begins with this line: the lines of its region from it on. */
+/** A new region of the chosen lines; where one alone is chosen, of the lines of its region from it on. */
 export async function regionFrom(store, id) {
+  const chosen = () => store.order.value.filter((one) => store.selection.value.has(one));
+  if (chosen().length > 1) {
+    const change = await store.edit(() => gathering(store, chosen(), null));
+    if (change) store.select([store.active.value]);
+    return;
+  }
   const linesHere = () => store.regions.value.find((region) => region.lines.includes(id))?.lines ?? [];
   if (linesHere().indexOf(id) < 1) return void say(t("region.begins"));
   await store.edit(() => gathering(store, linesHere().slice(linesHere().indexOf(id)), null));

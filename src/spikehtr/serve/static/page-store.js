@@ -18,6 +18,7 @@ export class PageStore {
     this.entries = new Map(); // of a line's id: {line: signal, draft: signal(null | {text, version})}
     this.active = signal(null);
     this.selection = signal(new Set());
+    this.reach = null; // the other end of lines that were chosen in one go from the active one
     this.undo = signal(null);
     this.redo = signal(null);
     this.saving = signal("saved"); // saved | unsaved | saving | failed
@@ -146,6 +147,7 @@ export class PageStore {
     batch(() => {
       this.active.value = id;
       this.selection.value = new Set(id ? [id] : []);
+      this.reach = null;
     });
     if (before) this.save(before);
   }
@@ -154,7 +156,20 @@ export class PageStore {
     this.selection.value = new Set(ids);
   }
 
+  /** Chooses one line more (or less) after or before those from the active one on; the line at which they end now. */
+  extend(step) {
+    const ids = this.shown;
+    const from = ids.indexOf(this.active.value);
+    if (from < 0) return null;
+    const end = ids.indexOf(this.reach);
+    const at = Math.min(Math.max((end < 0 ? from : end) + step, 0), ids.length - 1);
+    this.reach = ids[at];
+    this.select(ids.slice(Math.min(from, at), Math.max(from, at) + 1));
+    return this.reach;
+  }
+
   toggle(id) {
+    this.reach = null;
     const chosen = new Set(this.selection.value);
     chosen.has(id) ? chosen.delete(id) : chosen.add(id);
     this.selection.value = chosen;

@@ -1,23 +1,41 @@
-// The server speaks English; its usual sentences are known here in the other languages, and the rest is shown as it is.
+// The server speaks English; its sentences are known here in the other languages. What it quotes of files, of the system
+// or of other software is shown as it is.
 
 import { locale } from "./index.js";
 import de from "./said-de.js";
 import fr from "./said-fr.js";
 
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-const patterns = (table) => Object.entries(table).map(([from, to]) => [new RegExp(`^${from.split("{}").map(escaped).join("(.+)")}$`, "s"), to]);
+const words = (sentence) => sentence.replaceAll("{}", "").length;
+/** Those that say most come first: "must be {}" is for what no other fits. */
+const patterns = (table) =>
+  Object.entries(table)
+    .sort(([one], [other]) => words(other) - words(one))
+    .map(([from, to]) => [new RegExp(`^${from.split("{}").map(escaped).join("(.+)")}$`, "s"), to]);
 const KNOWN = { de: patterns(de), fr: patterns(fr) };
 
-/** A sentence of the server in the language of the interface; so are the sentences within it. */
+/** Both sides of the first `mark`, each in the language of the interface; null where nothing of them is known. */
+function onBothSides(text, mark) {
+  const at = text.indexOf(mark);
+  if (at < 0) return null;
+  const [before, after] = [text.slice(0, at), text.slice(at + mark.length)];
+  const [head, tail] = [said(before), said(after)];
+  return head === before && tail === after ? null : `${head}${locale.value === "fr" ? " " : ""}${mark}${tail}`;
+}
+
+/** What the server said in the language of the interface: fault and remedy, "file: fault", sentences within sentences. */
 export function said(text) {
-  for (const [pattern, to] of KNOWN[locale.value] ?? []) {
-    const found = pattern.exec(text ?? "");
+  if (!text || !KNOWN[locale.value]) return text;
+  const parts = onBothSides(text, "; ");
+  if (parts) return parts;
+  for (const [pattern, to] of KNOWN[locale.value]) {
+    const found = pattern.exec(text);
     if (!found) continue;
-    const parts = found.slice(1);
-    return to.replace(/\{\}/g, () => said(parts.shift()));
+    const filled = found.slice(1);
+    return to.replace(/\{\}/g, () => said(filled.shift()));
   }
-  return text;
+  return onBothSides(text, ": ") ?? text;
 }
 
 /** Fault and remedy of a failure as one sentence. */
-export const whole = ({ fault, remedy }) => (remedy ? `${said(fault)}; ${said(remedy)}` : said(fault));
+export const whole = ({ fault, remedy }) => said(remedy ? `${fault}; ${remedy}` : fault);

@@ -10,7 +10,7 @@ import { Bar, Button, Dialog } from "./basics.js";
 
 // ---- keys
 export function KeysDialog() {
-  const groups = ["text", "lines", "image", "all"];
+  const groups = ["text", "lines", "image", "pages", "all"];
   return html`<${Dialog} title=${t("keys.title")} name="keys" wide>
     <div class="keys">
       ${groups.map((group) => html`<section><h3>${t(`keys.${group}`)}</h3><dl>

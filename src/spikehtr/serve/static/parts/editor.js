@@ -5,10 +5,11 @@ import * as api from "../api.js";
 import { attempt, dialog, go, noteLine, say, startJob, stored, threshold } from "../state.js";
 import { commandsOf, isTyping } from "../keys.js";
 import { PageStore } from "../page-store.js";
+import { stepHint } from "../project-steps.js";
 import { bounds } from "../geometry.js";
 import { runs } from "../text.js";
 import { join, machineText, nextDoubt, readAgain, regionFrom, remove, shift, splitAtCaret } from "../line-actions.js";
-import { has, t, percent } from "../i18n/index.js";
+import { t, percent } from "../i18n/index.js";
 import { said, whole } from "../i18n/said.js";
 import { Button, StateBadge } from "./basics.js";
 import { LineList } from "./line-list.js";
@@ -43,7 +44,18 @@ function makeActions(store, control) {
     const saved = store.accept(id);
     if (!move(step)) saved.then(() => (leastSureMode.value ? nextUnsurePage(store) : say(t("page.end"), { action: { label: t("page.next"), run: () => turn(store, 1) } })));
   };
-  return { edit, move, accept };
+  /** Cuts the active line at the cursor of its text; one without text at a mark on the image. */
+  const splitActive = async () => {
+    const id = store.active.value;
+    if (store.text(id).trim()) return splitAtCaret(store, id, control.field?.selectionStart ?? 0);
+    control.host.focus();
+    return control.tools.setTool("split");
+  };
+  const extend = (step) => {
+    const id = store.extend(step);
+    if (id) control.viewport.reveal(bounds(store.line(id).polygon));
+  };
+  return { edit, move, accept, splitActive, extend };
 }
 
 /** Ids of the pages around this one, in order: a few where its place is known, else all. */
@@ -86,9 +98,13 @@ function toDoubt(store, control, actions, step) {
   return actions.move(step);
 }
 
-function arrows(event, store, control) {
+function arrows(event, control, actions) {
   const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
   if (!by || event.target !== control.host || event.altKey || event.ctrlKey || event.metaKey) return false;
+  if (event.shiftKey && by[1] && control.tools.tool.value === "select") {
+    actions.extend(by[1]);
+    return true;
+  }
   const step = event.shiftKey ? 10 : 1;
   if (!control.tools.nudge(by[0] * step, by[1] * step)) control.viewport.moveBy(-by[0] * 40 * Math.sqrt(step), -by[1] * 40 * Math.sqrt(step));
   return true;
@@ -123,7 +139,7 @@ function commands(store, control, actions, event) {
     nextPage: () => turn(store, 1),
     previousPage: () => turn(store, -1),
     allPages: () => go("/"),
-    splitLine: ifActive(() => splitAtCaret(store, id, field?.selectionStart ?? 0)),
+    splitLine: ifActive(() => actions.splitActive()),
     joinLines: () => join(store),
     lineUp: ifActive(() => shift(store, id, -1)),
     lineDown: ifActive(() => shift(store, id, 1)),
@@ -146,6 +162,7 @@ function commands(store, control, actions, event) {
     typeText: () => {
       if (event.key === "Enter" && !onImage) return false;
       if (tools.points.length) return tools.finish();
+      if (event.key === "Enter" && tools.tool.value === "split") return tools.cutHere();
       const target = id ?? store.shown[0];
       return target ? actions.edit(target) : false;
     },
@@ -161,7 +178,7 @@ function commands(store, control, actions, event) {
 function takeKeys(store, control, actions) {
   const press = (event) => {
     if (dialog.value || event.isComposing || !control.tools) return;
-    if (arrows(event, store, control)) return void event.preventDefault();
+    if (arrows(event, control, actions)) return void event.preventDefault();
     const does = commands(store, control, actions, event);
     for (const id of commandsOf(event)) {
       if (!does[id] || does[id]() === false) continue;
@@ -184,12 +201,6 @@ function setLeastSure(store, on, actions) {
 function SaveState({ store }) {
   const state = store.saving.value;
   return html`<span class="save-state" data-state=${state} role="status">${t(`save.${state}`)}</span>`;
-}
-
-function stepHint(which, step) {
-  if (!step) return t(which);
-  const key = `label.${step.label}`;
-  return `${t(which)}: ${has(key) ? t(key) : step.label}${step.user ? ` (${step.user})` : ""}`;
 }
 
 function EditorBar({ store, actions }) {

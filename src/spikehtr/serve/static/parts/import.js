@@ -3,14 +3,15 @@
 import { html, signal, useSignal } from "../lib.js";
 import * as api from "../api.js";
 import { attempt, dialog, noteJob, session, sayError, startJob, isRunning, jobs } from "../state.js";
-import { t, percent } from "../i18n/index.js";
+import { duration, t, percent } from "../i18n/index.js";
 import { said } from "../i18n/said.js";
 import { Bar, Button, Dialog } from "./basics.js";
 
 const MOST_BYTES = 200_000_000; // of one request: progress is told, and a broken connection costs little
 const MOST_FILES = 50;
+const TOLD_FROM = 0.05; // the share from which the time that is left can be told
 
-/** {done, total, share} while files are on their way. */
+/** {files, share, left: seconds or null} while files are on their way. */
 export const sending = signal(null);
 
 function parcels(files) {
@@ -32,11 +33,16 @@ export async function send(files) {
   if (!files.length) return;
   const whole = files.reduce((sum, { file }) => sum + file.size, 0) || 1;
   let before = 0;
+  const begun = performance.now();
+  const note = (share) => {
+    const left = share > TOLD_FROM ? ((performance.now() - begun) / 1000) * (1 / share - 1) : null;
+    sending.value = { files: files.length, share, left };
+  };
   for (const parcel of parcels(files)) {
     const bytes = parcel.reduce((sum, { file }) => sum + file.size, 0);
     try {
-      sending.value = { files: files.length, share: before / whole };
-      noteJob(await api.upload(parcel, null, (share) => (sending.value = { files: files.length, share: (before + share * bytes) / whole })));
+      note(before / whole);
+      noteJob(await api.upload(parcel, null, (share) => note((before + share * bytes) / whole)));
     } catch (error) {
       sayError(error);
     }
@@ -94,15 +100,17 @@ export function takeDrops() {
 
 export const DropHint = () => (over.value > 0 ? html`<div class="drop-hint" aria-hidden="true"><p>${t("import.drop")}</p></div>` : null);
 
+const timeLeft = (seconds) => (seconds ? ` ${t("time.left", { time: duration(seconds) })}` : "");
+
 /** What is on its way, and what the latest import could not use. */
 export function ImportStatus() {
   const job = jobs.value.find((one) => one.kind === "import" && isRunning(one));
   if (sending.value) {
-    return html`<div class="status" role="status"><span>${t("import.sending", { count: sending.value.files, share: percent(sending.value.share, 0) })}</span>
+    return html`<div class="status" role="status"><span>${t("import.sending", { count: sending.value.files, share: percent(sending.value.share, 0) })}${timeLeft(sending.value.left)}</span>
       <${Bar} share=${sending.value.share} label=${t("import")} /></div>`;
   }
   if (!job) return null;
-  return html`<div class="status" role="status"><span>${t("job.import")} ${job.total ? `${job.done} / ${job.total}` : ""} <bdi dir="auto">${said(job.message)}</bdi></span>
+  return html`<div class="status" role="status"><span>${t("job.import")} ${job.total ? `${job.done} / ${job.total}` : ""} <bdi dir="auto">${said(job.message)}</bdi>${timeLeft(job.seconds_left)}</span>
     <${Bar} share=${job.total ? job.done / job.total : null} label=${t("import")} /></div>`;
 }
 

@@ -4,7 +4,7 @@ import { html, useComputed, useLayoutEffect, useRef } from "../lib.js";
 import { direction, threshold, dialog } from "../state.js";
 import { t, percent } from "../i18n/index.js";
 import { stateOf } from "../viewer/shapes.js";
-import { join, machineText, placeBefore, readAgain, remove, shift, splitAtCaret } from "../line-actions.js";
+import { join, machineText, placeBefore, readAgain, remove, shift } from "../line-actions.js";
 import { Button } from "./basics.js";
 import { MarkedText, TypingField } from "./typing.js";
 
@@ -28,13 +28,12 @@ function unitAt(event) {
 function Tools({ store, entry, control, actions }) {
   const line = entry.line.value;
   const id = line.id;
-  const caret = () => control.field?.selectionStart ?? 0;
   const button = (icon, label, command, onClick) => html`<${Button} icon=${icon} label=${t(label)} command=${command} iconOnly kind="quiet" keepFocus onClick=${onClick} />`;
   return html`<div class="row-tools" role="toolbar" aria-label=${t("line.tools")}>
     <${Button} icon="check" label=${t(line.corrected && !entry.draft.value ? "line.next" : "line.accept")} command="accept" kind="primary small" keepFocus onClick=${() => actions.accept(1)} />
     ${line.confidence !== null && !line.corrected && html`<span class="sureness" title=${t("confidence.hint")}>${t("confidence", { share: percent(line.confidence, 0) })}</span>`}
     <span class="gap"></span>
-    ${button("split", "line.split", "splitLine", () => splitAtCaret(store, id, caret()))}
+    ${button("split", "line.split", "splitLine", () => actions.splitActive())}
     ${button("join", "line.join", "joinLines", () => join(store))}
     ${button("up", "line.up", "lineUp", () => shift(store, id, -1))}
     ${button("down", "line.down", "lineDown", () => shift(store, id, 1))}

@@ -3,6 +3,8 @@
 import { html, signal, computed, useEffect, useRef, batch } from "../lib.js";
 import * as api from "../api.js";
 import { attempt, dialog, go, session, startJob, say } from "../state.js";
+import { commandsOf } from "../keys.js";
+import { noteSteps, projectSteps, stepHint, turnProject } from "../project-steps.js";
 import { t, percent, number } from "../i18n/index.js";
 import { said } from "../i18n/said.js";
 import { Button, StateBadge } from "./basics.js";
@@ -34,6 +36,7 @@ export async function loadPages(more = false) {
     pages.value = more ? [...pages.value, ...answer.pages] : answer.pages;
     total.value = answer.total;
     counts.value = answer.counts;
+    noteSteps(answer);
   });
 }
 
@@ -97,14 +100,25 @@ function Card({ page }) {
   </li>`;
 }
 
-/** Arrow keys among the cards, by where they are on the screen; Space chooses. */
+/** Arrow keys among the cards, by where they are on the screen; Space chooses; others act on what is chosen. */
 function moveAmongCards(event) {
+  const card = document.activeElement.closest(".card");
+  if (!card) return;
+  const here = Number(card.dataset.page);
+  const ids = chosen.value.size ? [...chosen.value] : [here];
+  const removed = filter.value.state === REMOVED;
+  const does = { pageEarlier: () => shiftPages(ids, -1, here), pageLater: () => shiftPages(ids, 1, here), removePages: () => !removed && removeChosen(ids) };
+  const command = commandsOf(event).find((id) => id in does);
+  if (command) {
+    event.preventDefault();
+    return void does[command]();
+  }
   const links = [...event.currentTarget.querySelectorAll(".card-link")];
   const at = links.indexOf(document.activeElement);
   if (at < 0 || event.altKey || event.ctrlKey) return;
   if (event.key === " ") {
     event.preventDefault();
-    return void toggle(Number(links[at].closest(".card").dataset.page));
+    return void toggle(here);
   }
   const columns = Math.max(links.findIndex((link) => link.offsetTop > links[0].offsetTop), 1);
   const row = links.some((link) => link.offsetTop > links[0].offsetTop) ? columns : links.length;
@@ -115,16 +129,39 @@ function moveAmongCards(event) {
 }
 
 async function setRemoved(ids, removed) {
-  for (const id of ids) await attempt(() => api.patch(`/api/pages/${id}`, { removed }));
+  const change = await attempt(() => api.patch("/api/pages", { pages: ids, removed }));
+  if (!change) return null;
+  noteSteps(change);
   chosen.value = new Set();
   await loadPages();
   // The last of the removed pages came back: the others are shown again.
   if (filter.value.state === REMOVED && !counts.value?.removed) setFilter({ state: "" });
+  return change;
 }
 
 async function removeChosen(ids) {
-  await setRemoved(ids, true);
-  say(t("pages.removed", { count: ids.length }), { action: { label: t("undo"), run: () => setRemoved(ids, false) }, keep: true });
+  const change = await setRemoved(ids, true);
+  if (change) say(t("pages.removed", { count: ids.length }), { action: { label: t("undo"), run: () => turnProject("undo", change.seq) }, keep: true });
+}
+
+const isInOrder = () => filter.value.sort === "order" && filter.value.state !== REMOVED;
+
+/** One place earlier (-1) or later (1) among the pages that are shown. */
+async function shiftPages(ids, step, focus) {
+  if (!isInOrder()) return void say(t("pages.byOrder"));
+  const moved = pages.value.slice();
+  if (step > 0) moved.reverse();
+  for (let at = 1; at < moved.length; at++) {
+    if (ids.includes(moved[at].id) && !ids.includes(moved[at - 1].id)) [moved[at - 1], moved[at]] = [moved[at], moved[at - 1]];
+  }
+  if (step > 0) moved.reverse();
+  const touched = moved.filter((page, at) => page.id !== pages.value[at].id).map((page) => page.id);
+  if (!touched.length) return;
+  pages.value = moved;
+  const change = await attempt(() => api.put("/api/pages/order", { pages: touched }));
+  if (change) noteSteps(change);
+  else await loadPages();
+  if (focus) document.querySelector(`.card[data-page="${focus}"] .card-link`)?.focus();
 }
 
 function Actions() {
@@ -140,9 +177,16 @@ function Actions() {
     ${some && html`
       <${Button} label=${t("find.lines")} hint=${t("find.linesHint")} onClick=${() => startJob({ kind: "find", pages: ids })} />
       <${Button} icon="export" label=${t("export")} onClick=${() => (dialog.value = { name: "export", pages: ids })} />
+      ${isInOrder() && html`<${Button} icon="left" label=${t("pages.earlier")} command="pageEarlier" iconOnly kind="quiet" onClick=${() => shiftPages(ids, -1)} />
+        <${Button} icon="right" label=${t("pages.later")} command="pageLater" iconOnly kind="quiet" onClick=${() => shiftPages(ids, 1)} />`}
       <${Button} icon="trash" label=${t("pages.remove")} onClick=${() => removeChosen(ids)} kind="quiet" />
       <${Button} icon="close" label=${t("choose.none")} iconOnly kind="quiet" onClick=${() => (chosen.value = new Set())} />`}
   </div>`;
+}
+
+function Steps() {
+  const button = (which) => html`<${Button} icon=${which} label=${t(which)} hint=${stepHint(which, projectSteps.value[which])} command=${which} iconOnly kind="quiet" disabled=${!projectSteps.value[which]} onClick=${() => turnProject(which)} />`;
+  return html`${button("undo")}${button("redo")}`;
 }
 
 function Filters() {
@@ -196,6 +240,7 @@ export function Pages() {
         <${Filters} />
         <span class="gap"></span>
         <${Actions} />
+        <${Steps} />
         <${Button} icon="import" kind="primary" label=${t("import")} onClick=${() => (dialog.value = { name: "import" })} />
       </div>
       <ul class="grid" onKeyDown=${moveAmongCards} aria-label=${t("pages")} aria-busy=${String(loading.value)}>

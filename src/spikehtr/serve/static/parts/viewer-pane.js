@@ -52,6 +52,7 @@ function connect(host, store, control, onPick, zoom) {
         const line = store.line(id);
         if (line) viewport.reveal(bounds(line.polygon.length ? line.polygon : line.baseline));
         tools.point.value = null;
+        tools.cut = null;
         tools.refresh();
       });
     }),
@@ -102,10 +103,11 @@ export function ViewerPane({ store, control, onPick }) {
     ready.value = true;
     return end;
   }, [store]);
+  const chosen = store.selection.value.size;
   const tool = ready.value ? control.tools.tool.value : "select";
   return html`<section class="viewer-pane" aria-label=${t("viewer")}>
     <div class="viewer" ref=${host} tabindex="0" role="group" aria-label=${t("viewer.hint")}></div>
     ${ready.value && html`<${ToolBar} store=${store} control=${control} /><${ZoomBar} control=${control} zoom=${zoom} />`}
-    ${tool !== "select" && html`<p class="tool-hint" role="status">${t(`toolHint.${tool}`)}</p>`}
+    <p class="tool-hint" role="status" hidden=${tool === "select" && chosen < 2}>${tool !== "select" ? t(`toolHint.${tool}`) : chosen > 1 ? t("lines.chosen", { count: chosen }) : ""}</p>
   </section>`;
 }

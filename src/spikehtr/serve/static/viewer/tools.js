@@ -1,6 +1,6 @@
 // What pointer and keys do on the image: move about, choose, change shapes, draw, cut. Mouse, pen and touch alike.
 
-import { movedWithin, nearestSegment, onPage, simplified } from "../geometry.js";
+import { bounds, movedWithin, nearestSegment, onPage, simplified } from "../geometry.js";
 import { addLine, addRegion, reshape, splitAtColumn } from "../line-actions.js";
 import { signal } from "../lib.js";
 import { say } from "../state.js";
@@ -22,6 +22,7 @@ export class Tools {
     this.drag = null;
     this.points = []; // of what is being drawn
     this.cursor = null; // where arrow keys would set the next of them
+    this.cut = null; // the column at which arrow keys set the mark to cut the active line
     this.pending = null; // a shape that keys moved and that is not sent yet
     this.listen();
   }
@@ -40,6 +41,7 @@ export class Tools {
     this.finishNudge();
     this.points = [];
     this.cursor = null;
+    this.cut = null;
     this.tool.value = tool;
     this.host.dataset.tool = tool;
     this.point.value = null;
@@ -52,6 +54,7 @@ export class Tools {
     const line = this.pending?.line ?? this.store.line(this.store.active.value);
     if (this.tool.value === "shape") this.shapes.setHandles(line, this.point.value);
     else if (this.points.length || this.cursor) this.shapes.setDraft(this.withCursor, this.isClosed);
+    else if (this.tool.value === "split" && line) this.shapes.setCut(line, this.cutColumn(line));
     else this.shapes.setHandles(null);
   }
 
@@ -300,6 +303,30 @@ export class Tools {
     return true;
   }
 
+  /** Where Enter would cut the line: its middle, or where arrow keys moved the mark. */
+  cutColumn(line) {
+    const [left, , right] = bounds(line.polygon.length ? line.polygon : line.baseline);
+    return Math.min(Math.max(this.cut ?? (left + right) / 2, left + 1), right - 1);
+  }
+
+  moveCut(dx) {
+    const line = this.store.line(this.store.active.value);
+    if (!line) return say(t("line.which"));
+    const [, top, , bottom] = bounds(line.polygon.length ? line.polygon : line.baseline);
+    this.cut = this.cutColumn(line) + (dx * STEER) / this.viewport.view.scale;
+    this.cut = this.cutColumn(line);
+    this.viewport.reveal([this.cut - 20, top, this.cut + 20, bottom]);
+    return this.refresh();
+  }
+
+  cutHere() {
+    const line = this.store.line(this.store.active.value);
+    if (!line) return say(t("line.which"));
+    const column = this.cutColumn(line);
+    this.cut = null;
+    return splitAtColumn(this.store, line.id, column);
+  }
+
   addPointHere() {
     if (this.isDrawing) {
       if (!this.cursor) this.steer(0, 0);
@@ -318,6 +345,10 @@ export class Tools {
   /** Arrow keys: the chosen point, else the whole line. Sent when the keys rest. */
   nudge(dx, dy) {
     if (this.isDrawing) return this.steer(dx, dy);
+    if (this.tool.value === "split") {
+      this.moveCut(dx);
+      return true;
+    }
     const line = this.pending?.line ?? this.store.line(this.store.active.value);
     if (!line || this.tool.value !== "shape") return false;
     const { width, height } = this.viewport;
@@ -340,7 +371,7 @@ export class Tools {
     if (pending) this.send(pending.line.id, pending.shape);
   }
 
-  /** Esc: what is being drawn goes, then the tool; false where there was nothing to leave. */
+  /** Esc: what is being drawn goes, then the tool, then the choice of several lines; false where there was nothing to leave. */
   escape() {
     if (this.points.length || this.cursor) {
       this.points = [];
@@ -348,7 +379,12 @@ export class Tools {
       this.refresh();
       return true;
     }
-    if (this.tool.value === "select") return false;
+    if (this.tool.value === "select") {
+      if (this.store.selection.value.size < 2) return false;
+      this.store.reach = null;
+      this.store.select([this.store.active.value].filter(Boolean));
+      return true;
+    }
     this.setTool("select");
     return true;
   }
