@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pages_help import save_random
 from spikehtr.assets import FONTS
 from spikehtr.data.synth import synthesise
 
@@ -39,8 +40,8 @@ def lines(tmp_path_factory):
 
 
 @pytest.mark.slow  # resuming itself: tests/cli/test_transcribe.py
-def test_every_page_is_transcribed_or_listed_and_a_killed_run_is_resumed():
-    told = run("transcribe", "--model", "bundled", "--pages", 8)
+def test_every_page_is_transcribed_or_listed_and_a_killed_run_is_resumed(tmp_path):
+    told = run("transcribe", "--model", save_random(tmp_path / "random.safetensors"), "--pages", 8)
     assert "8 pages, 1 of them broken" in told
     assert "transcribed 7; all good ones: True" in told
 

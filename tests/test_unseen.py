@@ -2,15 +2,16 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from conftest import draw_line
+from spikehtr.cli import app
 
 FILE = Path(__file__).parent.parent / "benchmarks" / "unseen.py"
 NAMES = ("bronod", "cds-salm", "copiste", "timeus")
@@ -79,30 +80,27 @@ def test_rates_are_of_all_lines_and_ratios_of_the_first_recipe(unseen, sets, tmp
     assert "drawn: 0.500 of real, geometric mean of 4 sets" in told
 
 
+def in_this_process(command, check):
+    """As `subprocess.run`: to start Python and torch anew takes longer than most of a fold's commands."""
+    assert command[:3] == [sys.executable, "-m", "spikehtr"]
+    done = CliRunner().invoke(app, command[3:])
+    assert done.exit_code == 0 or not check, (done.output, done.exception)
+
+
 @pytest.mark.slow
-def test_a_fold_runs_from_drawing_to_reading(sets, tmp_path):
+def test_a_fold_runs_from_drawing_to_reading(unseen, sets, tmp_path, monkeypatch, capsys, no_drawing):
     small = ["model.dim=32", "model.mixer.heads=2", "model.encoder.channels=[16,32]", "training.batch_size=2"]
     small += ["training.ema_decay=0.5", "data.max_width=128"]
-    command = [
-        sys.executable,
-        FILE,
-        sets,
-        "-o",
-        tmp_path / "o",
-        "-p",
-        "tiny",
-        "--folds",
-        "0",
-        "--drawn",
-        "8",
-        "--recipes",
-        "drawn",
-    ]
-    command += [word for setting in small for word in ("-s", setting)]
-    command += ["--drawn-minutes", "0.02", "--minutes", "0.02", "--few", "2", "--few-minutes", "0.02"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "drawn-2 lines" in done.stdout
-    again = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert "spikehtr train" not in again.stdout
-    assert again.stdout.splitlines()[-7:] == done.stdout.splitlines()[-7:]
+    words = [sets, "-o", tmp_path / "o", "-p", "tiny", "--folds", 0, "--drawn", 8, "--recipes", "drawn"]
+    words += [word for setting in small for word in ("-s", setting)]
+    words += ["--drawn-minutes", "0.02", "--minutes", "0.02", "--few", "2", "--few-minutes", "0.02"]
+    monkeypatch.setattr(sys, "argv", [str(FILE), *map(str, words)])
+    monkeypatch.setattr(unseen.subprocess, "run", in_this_process)
+    unseen.main()
+    done = capsys.readouterr().out
+    assert "spikehtr train" in done
+    assert "drawn-2 lines" in done
+    unseen.main()
+    again = capsys.readouterr().out
+    assert "spikehtr train" not in again
+    assert again.splitlines()[-7:] == done.splitlines()[-7:]

@@ -53,7 +53,7 @@ def test_a_mixture_with_bad_files_among_it(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in" / "words.jpg").write_text("no image")
     (tmp_path / "in" / "cut.png").write_bytes((tmp_path / "in" / "a.png").read_bytes()[:2000])
     (tmp_path / "in" / "broken.xml").write_text("<PcGts><Page")
-    result = run(model, tmp_path / "in", tmp_path / "nowhere.png", "-o", tmp_path / "out")
+    result = run(model, tmp_path / "in", tmp_path / "nowhere.png", "-o", tmp_path / "out", "--workers", 1)
     assert result.exit_code == 1, result.output
     assert files_in(tmp_path / "out") == ["a.txt", "b.txt", "line.txt", "sub.txt"]
     assert "4 pages" in result.stderr

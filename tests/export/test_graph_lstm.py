@@ -123,7 +123,7 @@ def read_each_line_otherwise(net: Network) -> None:
     bias.copy_((bias - frames.mean(0)) * scale)
 
 
-SLOW = pytest.mark.slow  # a minute to trace each
+SLOW = pytest.mark.slow  # ten to thirty seconds to trace each
 
 
 @pytest.mark.parametrize(

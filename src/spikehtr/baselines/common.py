@@ -26,25 +26,26 @@ class Columns:
     def __init__(self, widths: Tensor, canvas: int, full: bool = False) -> None:
         """`full`: it is known without asking the device that every line fills the canvas."""
         self.widths, self.canvas, self.full = widths, canvas, full
-        self._masks: dict[int, Tensor] = {}
+        self._masks: dict[str, Tensor] = {}
+        self._widths: dict[str, Tensor] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
         """[B, C, H, canvas / f] -> same; a line of w pixels has ceil(w / f) columns there."""
         if self.full:
             return x
-        factor = self.canvas // x.shape[-1]
-        if torch.compiler.is_compiling():  # sizes are symbols then, which are no keys
-            return x * self._mask(factor, x.shape[-1])
-        if factor not in self._masks:
-            self._masks[factor] = self._mask(factor, x.shape[-1])
-        return x * self._masks[factor]
+        size = x.shape[-1]
+        key = str(self.canvas // size)  # sizes are symbols where a graph is traced, which are no keys
+        if key not in self._masks:
+            self._masks[key] = column_mask(self.widths_at(size), size)
+        return x * self._masks[key]
 
     def widths_at(self, size: int) -> Tensor:
         """[B], the lines' own columns in a map that is `size` wide."""
-        return -(-self.widths // (self.canvas // size))
-
-    def _mask(self, factor: int, size: int) -> Tensor:
-        return column_mask(-(-self.widths // factor), size)
+        factor = self.canvas // size
+        key = str(factor)
+        if key not in self._widths:
+            self._widths[key] = -(-self.widths // factor)
+        return self._widths[key]
 
 
 class Baseline(Network, ABC):

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from spikehtr.errors import SpikeHTRError, reason_of
-from spikehtr.export import double, graph_lstm
+from spikehtr.export import double, graph_lstm, graph_norm
 from spikehtr.export.exported_reader import describe, parse, recognizer
 from spikehtr.export.tracing import INPUTS, OUTPUTS, need, quiet, trace
 from spikehtr.files import whole_file
@@ -36,7 +36,8 @@ def save(loaded: Loaded, path: str | os.PathLike[str], channels: int = 1, kind: 
     if kind == "fp64" and graph_lstm.has_lstms(loaded.net):
         raise SpikeHTRError("onnxruntime has no LSTM in fp64; without spikes rounding decides no text, so take fp32")
     net = copy.deepcopy(loaded.net).double() if kind == "fp64" else loaded.net
-    model = translate(trace(graph_lstm.with_graph_lstms(net), channels), INPUTS, OUTPUTS)
+    net = graph_norm.with_graph_norms(graph_lstm.with_graph_lstms(net))
+    model = translate(trace(net, channels), INPUTS, OUTPUTS)
     _tidy(model)
     if kind == "fp64":
         double.narrow(model)
@@ -58,9 +59,31 @@ def translate(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence
             output_names=list(outputs),
             custom_translation_table=table,
             verbose=False,
+            optimize=False,
         )
-    assert translated is not None
+        assert translated is not None
+        _simplify(translated.model)
     return translated.model_proto
+
+
+def _simplify(model: Any) -> None:
+    """Folds what is constant and drops what is not used. PyTorch's own optimisation ends with almost the same
+    graph, but looks for many patterns at every node: for a large graph that is a minute."""
+    optimizer, passes = need("onnxscript.optimizer", "onnx_ir.passes.common")
+    passes.InlinePass()(model)
+    optimizer.fold_constants(model, onnx_shape_inference=False)
+    for each in (
+        passes.RemoveUnusedNodesPass(),
+        passes.RemoveUnusedFunctionsPass(),
+        passes.RemoveUnusedOpsetsPass(),
+        passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        passes.LiftSubgraphInitializersToMainGraphPass(),
+        passes.DeduplicateInitializersPass(),
+        passes.CommonSubexpressionEliminationPass(),
+        passes.OutputFixPass(),
+        passes.NameFixPass(),
+    ):
+        each(model)
 
 
 def read(path: str | os.PathLike[str]) -> Recognizer:
@@ -123,4 +146,5 @@ def _translations() -> dict[Any, Any]:
         torch.ops.aten.sort.stable: sort_stable,
         torch.ops.aten.cummax.default: cummax,
         torch.ops.spikehtr.lstm.default: graph_lstm.translation(op),
+        torch.ops.spikehtr.column_norm.default: graph_norm.translation(op),
     }
