@@ -16,6 +16,7 @@ from spikehtr.weights import save_model
 SMALL = [part for key, value in MICRO.items() for part in ("-s", f"{key}={json.dumps(value)}")]
 
 
+@pytest.mark.slow
 def test_table_and_json(tmp_path):
     path = tmp_path / "bench.json"
     sizes = ("--device", "cpu", "-T", 1, "--width", 48, "-b", 2, "--rounds", 1)

@@ -74,6 +74,7 @@ def test_the_names_are_all_there():
     assert set(study_names()) == {*EIGHT, "fine-tuning", "ann-reduction"}
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_and_more_seeds_give_other_intervals(lines, tmp_path):
     first = run(*command("ann-control", lines, tmp_path / "s", "--only", "spiking,gelu"))
     assert first.returncode == 0, first.stderr
@@ -231,6 +232,7 @@ def test_stopped_and_killed_studies_go_on(sign, lines, tmp_path):
     check_gone_on(folders)
 
 
+@pytest.mark.slow
 def test_one_at_a_time_stops_too(lines, tmp_path):
     words, folders = long_study(lines, tmp_path / "s")
 

@@ -214,6 +214,7 @@ def tuned(place):
     return place / "start" / "best.safetensors"
 
 
+@pytest.mark.slow
 def test_a_run_by_the_clock(place, tmp_path):
     done = run(*train(place, tmp_path / "r", "--max-minutes", "0.05"))
     assert done.returncode == 0, done.stderr

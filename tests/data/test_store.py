@@ -176,6 +176,7 @@ def test_lines_fitted_to_a_width_serve_that_width_alone(tmp_path, monkeypatch):
         open_lines([store.path], 32, 96, straighten=True)
 
 
+@pytest.mark.slow
 def test_programs_that_compile_the_same_at_once_do_not_collide(tmp_path):
     source = write_folder(tmp_path / "src", words=[f"{word} {i}" for i in range(30) for word in WORDS])
     code = "import sys; from spikehtr.data.compiling import open_lines; print(len(open_lines([sys.argv[1]])))"

@@ -60,6 +60,7 @@ def small(request, tmp_path_factory):
     return "torch", *exported(tmp_path_factory, "torch", ".pt2", timesteps=1, mixer__blocks=["QK"])[:2]
 
 
+@pytest.mark.slow
 def test_the_documented_code_prints_what_the_model_reads(small, tmp_path, monkeypatch):
     kind, model_file, file = small
     simplify(monkeypatch)

@@ -45,6 +45,7 @@ class Operations(nn.Module):
         return *(part(x) for part in self.planes), *(part(row) for part in self.rows), *pools, *larger
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_operations_in_double_precision_at_other_sizes():
     torch.manual_seed(0)

@@ -54,6 +54,7 @@ def test_the_narrowest_lines(width):
     assert torch.isfinite(out.logits).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neuron", ["lif", "gelu"])
 @torch.no_grad()
 def test_a_line_is_read_the_same_in_any_company_in_fp32(neuron):

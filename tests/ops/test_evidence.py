@@ -46,6 +46,7 @@ def test_gates_and_their_gradients_are_the_references(steps, settings, monkeypat
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_lines_of_several_tiles_that_do_not_fill_the_last(monkeypatch):
     monkeypatch.setattr(kernels, "_ROWS", 4)
     monkeypatch.setattr(kernels, "_COLUMNS", 16)
@@ -54,6 +55,7 @@ def test_lines_of_several_tiles_that_do_not_fill_the_last(monkeypatch):
     assert torch.allclose(plain[0], quick[0], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_padding_and_neighbours_change_nothing():
     image, widths = lines()
     weight, config = torch.tensor([0.3, 0.6], device=DEVICE), InkCoder(InkCoderConfig(), 2).numbers

@@ -63,7 +63,9 @@ def assert_parity(net, images, widths, monkeypatch, tolerance):
         assert nearer == list(off), {name: f"{error:.1e}" for name, error in off.items()}
 
 
-@pytest.mark.parametrize(("steps", "neuron", "entry"), [(2, "lif", "inkcoder"), (1, "gelu", "repeat")])
+@pytest.mark.parametrize(
+    ("steps", "neuron", "entry"), [pytest.param(2, "lif", "inkcoder", marks=pytest.mark.slow), (1, "gelu", "repeat")]
+)
 def test_outputs_and_every_gradient(steps, neuron, entry, monkeypatch):
     variant = {"timesteps": steps, "neuron": neuron, "entry": entry, "mixer__dropout": 0.0, "mixer__drop_path": 0.0}
     net = build(micro(**variant, **SMALL)).train()
@@ -81,6 +83,7 @@ def test_outputs_and_every_gradient_on_a_coarse_grid(first, burst, monkeypatch):
     assert_parity(net, images, torch.tensor([11, 6]), monkeypatch, 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("neuron", "mixer"),
     [*(pytest.param(*both, marks=pytest.mark.slow) for both in (("lif", "read"), ("gelu", "alone"))), ("lif", "alone")],
@@ -131,6 +134,7 @@ def test_a_pointwise_convolution_with_a_bias(dtype, tolerance):
         assert (plain.double() - quick.double()).norm() <= tolerance * plain.double().norm()
 
 
+@pytest.mark.slow
 def test_channels_drop_out_as_in_the_reference(monkeypatch):
     block = build(micro(encoder__dropout=0.4, encoder__drop_path=0.5, **SMALL)).train().encoder.stage3.blocks[0]
     x = torch.randn(2, 3, 16, 2, 5, device=DEVICE, requires_grad=True)

@@ -300,6 +300,7 @@ def test_an_edit_at_any_moment_of_a_run_is_kept(form: Format, way: str, overwrit
     assert moment > 30, "a run touches its files often"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of this process")
 @pytest.mark.parametrize("form", ["page", pytest.param("text", marks=pytest.mark.slow)])
 def test_a_kill_at_any_moment_of_a_run_loses_no_edit(form: Format, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_work_grows_with_the_tokens(overrides):
     assert widened(short, 128, 87) == long.layers
 
 
+@pytest.mark.slow
 def test_base_meets_the_papers_figures():
     base = Config.preset("base")
     c, pure = count(base, width=64), count(base.with_overrides({"model.encoder.bypass": False}), width=64)

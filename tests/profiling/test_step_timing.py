@@ -62,6 +62,7 @@ def test_a_first_step_that_does_not_fit_is_a_plain_message(recorder, monkeypatch
         benchmark([case()], CPU)
 
 
+@pytest.mark.slow
 def test_report_of_a_real_run(monkeypatch):
     ask_for(monkeypatch, "reference")
     told = []

@@ -47,6 +47,7 @@ def growth(act, rounds=7):
     return min(after - before for before, after in pairwise(levels))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", ["never", "always"])
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_many_calls_take_no_more_than_a_few(threads, events):

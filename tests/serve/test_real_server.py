@@ -136,6 +136,7 @@ def test_slow_and_lost_connections_hold_nobody_up(tmp_path: Path) -> None:
         assert server.is_up()
 
 
+@pytest.mark.slow
 def test_a_stop_waits_for_what_is_under_way_and_ends_the_streams_of_events(tmp_path: Path) -> None:
     (image,) = line_images(1)
     with running(tmp_path) as server, server.connected() as events:

@@ -4,6 +4,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from spikehtr.studies.study_plan import StudyPlan
 
 ROOT = Path(__file__).parents[2]
@@ -15,6 +17,7 @@ def figures(page):
     return [NUMBER.findall(line) for line in page.splitlines() if line.startswith("|") and NUMBER.search(line)]
 
 
+@pytest.mark.slow
 def test_the_page_has_the_figures_of_the_runs_kept_beside_it(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "tools"), *sys.path])
     import write_accuracy

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import spikehtr
+
+STATIC = Path(spikehtr.__file__).parent / "serve" / "static"
 
 
 def ask(url: str) -> Any:
@@ -86,3 +92,12 @@ def send(url: str, path: str, body: dict[str, Any], method: str = "POST") -> Any
 
 def edit(url: str, page: int, ops: list[dict[str, Any]]) -> Any:
     return send(url, f"/api/pages/{page}/edits", {"ops": ops})
+
+
+def words(language: str) -> dict[str, str]:
+    """What the workbench says in a language: the pairs of that file."""
+    source = (STATIC / "i18n" / f"{language}.js").read_text(encoding="utf-8")
+    pairs = re.findall(r'^  ("(?:[^"\\]|\\.)*"): ("(?:[^"\\]|\\.)*"),$', source, re.MULTILINE)
+    found = {json.loads(key): json.loads(value) for key, value in pairs}
+    assert len(found) == len(pairs) == source.count("\n  "), "a line of the words is not a pair, or a key stands twice"
+    return found

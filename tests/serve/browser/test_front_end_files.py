@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
-import spikehtr
+from .browser_help import STATIC, words
 
-STATIC = Path(spikehtr.__file__).parent / "serve" / "static"
 OURS = [path for path in STATIC.rglob("*.js") if path.parent.name != "vendor"]
 LANGUAGES = ("en", "fr", "de")
-
-
-def words(language: str) -> dict[str, str]:
-    source = (STATIC / "i18n" / f"{language}.js").read_text(encoding="utf-8")
-    pairs = re.findall(r'^  ("(?:[^"\\]|\\.)*"): ("(?:[^"\\]|\\.)*"),$', source, re.MULTILINE)
-    found = {json.loads(key): json.loads(value) for key, value in pairs}
-    assert len(found) == len(pairs) == source.count("\n  "), "a line of the words is not a pair, or a key stands twice"
-    return found
 
 
 def test_every_language_has_the_same_keys_and_fills_in_the_same_names() -> None:

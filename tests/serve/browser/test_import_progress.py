@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 
 from .browser_help import ask, until
@@ -24,6 +25,7 @@ WATCH = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_an_import_shows_how_far_it_is_and_how_long_it_takes(
     workbench: Callable[..., Any], new_page: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from .browser_help import ask, edit, lines_of, open_line, send, settled, until, wait_until_read
 
 
@@ -13,6 +15,7 @@ def to_image(tab: Any) -> None:
     tab.wait_for_selector(".viewer:focus")
 
 
+@pytest.mark.slow
 def test_a_line_without_text_is_split_at_a_mark_that_keys_move(
     workbench: Callable[..., Any], new_page: Callable[..., Any]
 ) -> None:
@@ -54,6 +57,7 @@ def test_a_line_without_text_is_split_at_a_mark_that_keys_move(
     until(lambda: len(lines_of(url)) == len(before), "the split undone")
 
 
+@pytest.mark.slow
 def test_several_lines_are_chosen_by_shift_and_arrows_then_joined_or_made_a_region(
     workbench: Callable[..., Any], new_page: Callable[..., Any]
 ) -> None:

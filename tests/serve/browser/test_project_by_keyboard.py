@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from server_process import Server
 
 from .browser_help import ask, send, until, wait_until_read
 
 
+@pytest.mark.slow
 def test_the_grid_undoes_and_redoes_what_was_done_to_the_project(
     workbench: Callable[..., Any], new_page: Callable[..., Any]
 ) -> None:

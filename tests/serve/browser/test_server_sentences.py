@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from .browser_help import words
 from .server_sentences import BENEATH, SOURCE, sentences
-from .test_front_end_files import words
 
 # What the system and Starlette say, which the source does not have.
 OTHERS = {
