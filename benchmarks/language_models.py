@@ -14,20 +14,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from spikehtr.data.batching import Lines
 from spikehtr.data.compiling import open_lines
 from spikehtr.decoding.beam import NEVER, BeamOptions
+from spikehtr.decoding.confidence import Sureness
 from spikehtr.decoding.corpus import Corpus, Source, is_text, read_corpus
 from spikehtr.decoding.decoders import BeamDecoder, tuned_options
+from spikehtr.decoding.greedy import Decoded, Frames, decode_frames
 from spikehtr.decoding.kneser_ney import prepare_lines
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.decoding.training import train_language_model
+from spikehtr.evaluation.calibration import calibration_error, judge_characters, judge_words
 from spikehtr.evaluation.intervals import paired_bootstrap
 from spikehtr.evaluation.lm_tuning import KeptFrames, load_frames, read_frames, save_frames, tune
 from spikehtr.evaluation.rates import character_edits, total, word_edits
 from spikehtr.files import read_text
+from spikehtr.ops.host_copy import HostCopy
 from spikehtr.readers import make_reader
 from spikehtr.text import normalise
 from spikehtr.weights import Loaded, load_model
@@ -63,6 +68,31 @@ class Study(NamedTuple):
         floor = options.floor if floor is None else floor
         decoder = BeamDecoder(self.loaded.charset, model, options)
         return [normalise(line.text) for batch in above(self.test, floor).batches for line in decoder.search(batch)]
+
+    def errors(self, lines: Sequence[Decoded]) -> list[str]:
+        """ECE of characters and of words, as `spikehtr evaluate` has it."""
+        sure = [
+            Sureness(line.text, found, found.mean(0))
+            for line in lines
+            for found in (np.array(line.confidences, np.float32)[:, None],)
+        ]
+        pairs = list(zip(self.test.references, sure, strict=True))
+        judged = (judge(pairs) for judge in (judge_characters, judge_words))
+        return [f"{calibration_error(found.confidences[:, 0], found.right):.4f}" for found in judged]
+
+    def calibrated(self, model: LanguageModel) -> list[list[object]]:
+        """A row without and one with the model, whose calibration is fitted on the validation lines."""
+        without, beside = [], []
+        decoder = BeamDecoder(self.loaded.charset, model, tuned_options(model))
+        for all_of, batch in zip(self.test.batches, above(self.test, tuned_options(model).floor).batches, strict=True):
+            first = (
+                HostCopy(all_of.log_probs[..., 0]),
+                HostCopy(all_of.labels[..., 0].long()),
+                HostCopy(all_of.lengths),
+            )
+            without += decode_frames(Frames(*first), self.loaded.charset)
+            beside += decoder.search(batch)
+        return [["without", *self.errors(without)], ["with", *self.errors(beside)]]
 
     def rates(self, texts: Sequence[str], only: Callable[[str], bool] = lambda reference: True) -> list[str]:
         """CER and WER in %."""
@@ -213,6 +243,7 @@ def examine(study: Study, texts: Sequence[str]) -> None:
     )
     table("By line length", ["characters", "lines", "CER without", "WER", "CER with", "WER"], rows)
     table("Where it hurts", ["words", "number", "right without, %", "with", "mended", "spoilt"], by_kind(study, read))
+    table("Are confidences right? Expected calibration error", ["", "characters", "words"], study.calibrated(model))
     rows = []
     for floor in FLOORS:
         guarded = study.read(model, floor)
