@@ -61,9 +61,9 @@ def host_times(reader: Reader, batches: Batches, decoder: BeamDecoder, device: t
         synchronize(device)
         times.append(time.perf_counter())
         host = Candidates(*(part.cpu() for part in found))
-        searched = search_native(host, decoder.scorer, decoder.options)
+        searched = search_native(host, decoder.scorer, decoder.options, decoder.calibration)
         times.append(time.perf_counter())
-        decoder.decoded(searched)
+        decoder.decoded_native(searched)
         times.append(time.perf_counter())
         for name, begin, end in zip(spent, times, times[1:], strict=False):
             spent[name] += end - begin

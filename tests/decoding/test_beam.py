@@ -16,6 +16,7 @@ from lm_help import EXACT, random_candidates, random_logits, scorer_of, small_mo
 from spikehtr.decoding.beam import BeamOptions, Candidates, Scorer, SearchedLine, search_reference
 from spikehtr.decoding.beam_native import search_native
 from spikehtr.decoding.beam_torch import DeviceScorer, search_torch
+from spikehtr.decoding.confidence import Calibration, judge
 from spikehtr.decoding.greedy import decode_greedy
 from spikehtr.errors import SpikeHTRError
 from spikehtr.readers.cpu.library import library
@@ -103,8 +104,30 @@ settings_drawn = st.builds(
 def test_the_search_in_c_is_the_reference(seed: int, frames: int, with_model: bool, options: BeamOptions) -> None:
     scorer = scorer_of(small_model(4) if with_model else None, LETTERS)
     candidates = random_candidates(seed, 3, frames, len(LETTERS) + 1, options)
-    wanted, found = (search(candidates, scorer, options) for search in (search_reference, search_native))
-    check_same(wanted, found)
+    found = search_native(candidates, scorer, options)
+    check_same(search_reference(candidates, scorer, options), found.lines())
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 24),
+    st.booleans(),
+    settings_drawn,
+    st.builds(Calibration, *[st.floats(-1.0, 1.0)] * 4),
+)
+@native
+def test_c_judges_characters_as_the_reference_does(
+    seed: int, frames: int, with_model: bool, options: BeamOptions, calibration: Calibration
+) -> None:
+    scorer = scorer_of(small_model(4) if with_model else None, LETTERS)
+    candidates = random_candidates(seed, 3, frames, len(LETTERS) + 1, options)
+    searched = search_native(candidates, scorer, options, calibration)
+    found, wanted = searched.judged(), judge(searched.choices(), searched.sizes, calibration)
+    assert found.confidences == pytest.approx(wanted.confidences, abs=1e-9)
+    assert found.counts.tolist() == wanted.counts.tolist()
+    assert found.labels.tolist() == wanted.labels.tolist()
+    assert found.shares == pytest.approx(wanted.shares, abs=1e-9)
 
 
 @settings(max_examples=25, deadline=None)
@@ -147,13 +170,21 @@ def test_results_do_not_hang_on_batch_padding_or_threads() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        check_same(together, search_native(Candidates.of(logits, lengths, options), scorer, options))
+        again = search_native(Candidates.of(logits, lengths, options), scorer, options)
+        check_same(together.lines(), again.lines())
+        for one, other in zip(together.judged(), again.judged(), strict=True):
+            np.testing.assert_array_equal(one, other)
     finally:
         torch.set_num_threads(threads)
-    for row, line in enumerate(together):
+    ends = np.cumsum(together.sizes)
+    for row, line in enumerate(together.lines()):
         size = int(lengths[row])
-        alone = Candidates.of(logits[row : row + 1, :size], lengths[row : row + 1], options)
-        check_same([line], search_native(alone, scorer, options))
+        alone = search_native(
+            Candidates.of(logits[row : row + 1, :size], lengths[row : row + 1], options), scorer, options
+        )
+        check_same([line], alone.lines())
+        own = slice(ends[row] - together.sizes[row], ends[row])
+        np.testing.assert_array_equal(alone.judged().confidences, together.judged().confidences[own])
 
 
 def test_a_model_decides_between_letters_that_look_alike() -> None:
@@ -200,6 +231,6 @@ def test_characters_that_the_model_does_not_know_can_be_read() -> None:
     logits[0, :, 0] = 9.0
     logits[0, 1] = torch.tensor([-9.0, -9.0, 9.0])  # Ω
     options, scorer = BeamOptions(), scorer_of(small_model(3), "aΩ")
-    found = search_native(Candidates.of(logits, torch.tensor([4]), options), scorer, options)
+    found = search_native(Candidates.of(logits, torch.tensor([4]), options), scorer, options).lines()
     assert found[0].hypotheses[0].labels == [2]
     assert np.isfinite(found[0].hypotheses[0].score)

@@ -2,36 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Hypothesis, Scorer, SearchedLine
+from spikehtr.decoding.confidence import LEAST, Calibration, Judged
 
 
-def search_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) -> list[SearchedLine]:
-    """As `search_reference`, for candidates on the host."""
-    return begin_native(candidates, scorer, options)()
+class NativeSearch(NamedTuple):
+    """What was found in a batch, as C left it: past a line's own characters there is nothing."""
+
+    texts: NDArray[np.int32]  # [B, N, L]
+    text_lengths: NDArray[np.int32]  # [B, N], -1 where there is no such text
+    scores: NDArray[np.float64]  # [B, N, 2]
+    spans: NDArray[np.int32]  # [B, L, 3]
+    log_weights: NDArray[np.float64]  # [B, L, K]
+    frame_labels: NDArray[np.int32]  # [B, L, K]
+    frame_log_probs: NDArray[np.float32]  # [B, L, K]
+    chosen: NDArray[np.int64]  # [B, L]
+    confidences: NDArray[np.float64]  # [B, L]
+    other_counts: NDArray[np.int32]  # [B, L]
+    other_labels: NDArray[np.int32]  # [B, L, K]
+    other_shares: NDArray[np.float64]  # [B, L, K]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Characters of each line."""
+        found: list[int] = self.text_lengths[:, 0].tolist()
+        return found
+
+    def _own(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Those of the lines' own characters, one line after the other: [B, L, ...] -> [C, ...]."""
+        places = np.flatnonzero(np.arange(self.spans.shape[1]) < self.text_lengths[:, :1])
+        return values.reshape(-1, *values.shape[2:]).take(places, 0)
+
+    def choices(self) -> Choices:
+        """Of all characters of all lines."""
+        frame = self._own(self.frame_labels), self._own(self.frame_log_probs), self._own(self.log_weights)
+        return Choices(self._own(self.spans)[:, :2], *frame, self._own(self.chosen))
+
+    def judged(self) -> Judged:
+        counts = self._own(self.other_counts)
+        kept = np.arange(self.other_labels.shape[2]) < counts[:, None]
+        labels, shares = (self._own(values)[kept] for values in (self.other_labels, self.other_shares))
+        return Judged(self._own(self.confidences), counts, labels, shares)
+
+    @property
+    def all_labels(self) -> NDArray[np.int32]:
+        """Of all texts of all lines, one after the other."""
+        return self.texts[np.arange(self.texts.shape[2]) < self.text_lengths[..., None]]
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """Of each line."""
+        labels = self.all_labels.tolist()
+        ends = np.cumsum(np.maximum(self.text_lengths, 0)).reshape(self.text_lengths.shape).tolist()
+        return [
+            [Hypothesis(labels[end - size : end], *score) for size, end, score in zip(*line, strict=True) if size >= 0]
+            for line in zip(self.text_lengths.tolist(), ends, self.scores.tolist(), strict=True)
+        ]
+
+    def lines(self) -> list[SearchedLine]:
+        """As `search_reference` gives them."""
+        every = zip(self.hypotheses(), self.choices().split(self.sizes), strict=True)
+        return [SearchedLine(*line) for line in every]
 
 
-def begin_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) -> Callable[[], list[SearchedLine]]:
-    """Search; the function that makes lines of what was found, which takes the interpreter's time."""
+def search_native(
+    candidates: Candidates, scorer: Scorer, options: BeamOptions, calibration: Calibration | None = None
+) -> NativeSearch:
+    """As `search_reference` and then `judge`, for candidates on the host."""
     from spikehtr.readers.cpu.library import library
 
     lines, frames, count = candidates.log_probs.shape
+    every, best = (lines, frames, count), (lines, options.best)
+    out = NativeSearch(
+        np.empty((*best, frames), np.int32),
+        np.zeros(best, np.int32),
+        np.zeros((*best, 2)),
+        np.empty((lines, frames, 3), np.int32),
+        np.empty(every),
+        np.empty(every, np.int32),
+        np.empty(every, np.float32),
+        np.empty((lines, frames), np.int64),
+        np.empty((lines, frames)),
+        np.empty((lines, frames), np.int32),
+        np.empty(every, np.int32),
+        np.empty(every),
+    )
     log_probs, labels = candidates.log_probs.numpy(), candidates.labels.numpy()
     lengths = candidates.lengths.int().numpy()
-    texts = np.zeros((lines, options.best, frames), np.int32)
-    text_lengths = np.zeros((lines, options.best), np.int32)
-    scores = np.zeros((lines, options.best, 2))
-    spans = np.zeros((lines, frames, 3), np.int32)
-    log_weights = np.zeros((lines, frames, count))
-    settings = np.array([options.weight, options.bonus])
+    settings = np.array([options.weight, options.bonus, *(calibration or Calibration()), LEAST])
     given = {"log_probs": log_probs, "labels": labels, "lengths": lengths, "settings": settings}
-    given |= {"texts": texts, "text_lengths": text_lengths, "scores": scores, "spans": spans}
-    given |= {"log_weights": log_weights} | _automaton(scorer)
+    given |= out._asdict() | _automaton(scorer)
     found = library()
     found.use_threads(torch.get_num_threads())
     found.call(
@@ -46,14 +111,7 @@ def begin_native(candidates: Candidates, scorer: Scorer, options: BeamOptions) -
         start=scorer.start,
         reach=scorer.model.order - 1 if scorer.model else 0,
     )
-
-    def lines_found() -> list[SearchedLine]:
-        sizes = text_lengths[:, 0]
-        choices = _choices(candidates, sizes, texts[:, 0], spans, log_weights).split(sizes.tolist())
-        hypotheses = _hypotheses(texts, text_lengths, scores)
-        return [SearchedLine(*line) for line in zip(hypotheses, choices, strict=True)]
-
-    return lines_found
+    return out
 
 
 def _automaton(scorer: Scorer) -> dict[str, NDArray[np.generic]]:
@@ -66,31 +124,3 @@ def _automaton(scorer: Scorer) -> dict[str, NDArray[np.generic]]:
         "arc_log_prob": a["log_prob"],
         "tokens": scorer.tokens,
     }
-
-
-def _hypotheses(
-    texts: NDArray[np.int32], lengths: NDArray[np.int32], scores: NDArray[np.float64]
-) -> list[list[Hypothesis]]:
-    """Of each line; texts [B, N, L], lengths [B, N] (-1 where there is no such text), scores [B, N, 2]."""
-    labels = texts[np.arange(texts.shape[2]) < lengths[..., None]].tolist()
-    ends = np.cumsum(np.maximum(lengths, 0)).reshape(lengths.shape).tolist()
-    return [
-        [Hypothesis(labels[end - size : end], *score) for size, end, score in zip(*line, strict=True) if size >= 0]
-        for line in zip(lengths.tolist(), ends, scores.tolist(), strict=True)
-    ]
-
-
-def _choices(
-    candidates: Candidates,
-    sizes: NDArray[np.int32],  # [B]
-    texts: NDArray[np.int32],  # [B, L]
-    spans: NDArray[np.int32],  # [B, L, 3]
-    log_weights: NDArray[np.float64],  # [B, L, K]
-) -> Choices:
-    """Of all characters of all lines, one line after the other."""
-    rows = np.repeat(np.arange(len(sizes)), sizes)
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    own = spans[rows, places]
-    labels, log_probs = (part.numpy()[rows, own[:, 2]] for part in (candidates.labels, candidates.log_probs))
-    chosen = (labels == texts[rows, places, None]).argmax(1)
-    return Choices(own[:, :2], labels, log_probs, log_weights[rows, places], chosen)

@@ -20,6 +20,7 @@ from spikehtr.decoding.greedy import Decoded
 
 Floats = NDArray[np.float64]
 AROUND = 4
+LEAST = 0.01  # others less likely than this are not named
 MOST_ODDS = 10.0  # log-odds beyond are no surer
 _NOTHING = 1e-12
 
@@ -102,3 +103,26 @@ def shares_of(choices: Choices) -> Floats:
     shares = np.exp(choices.log_weights - choices.log_weights.max(1, keepdims=True))
     found: Floats = shares / shares.sum(1, keepdims=True)
     return found
+
+
+class Judged(NamedTuple):
+    """Of C characters: how sure each is, calibrated, and what else it may be."""
+
+    confidences: Floats  # [C]
+    counts: NDArray[np.int32]  # [C], of others
+    labels: NDArray[np.int32]  # of the others of all, likeliest first; the blank: it may well not be there
+    shares: Floats  # of each other; what is left of 1 is shared between all there are
+
+
+def judge(choices: Choices, sizes: Sequence[int], calibration: Calibration) -> Judged:
+    """Of characters of lines of these sizes, one after the other."""
+    confidences = calibration.confidences(evidence_of(choices, sizes))
+    shares = shares_of(choices)
+    np.put_along_axis(shares, choices.chosen[:, None], 0.0, 1)
+    total = shares.sum(1)
+    shares *= (np.divide(1 - confidences, total, out=np.zeros_like(total), where=total > 0))[:, None]
+    rows, columns = np.nonzero(shares >= LEAST)
+    order = np.lexsort((-shares[rows, columns], rows))
+    rows, columns = rows[order], columns[order]
+    counts = np.bincount(rows, minlength=len(shares)).astype(np.int32)
+    return Judged(confidences, counts, choices.labels[rows, columns], shares[rows, columns])

@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from spikehtr.assets import LANGUAGE_MODEL
 from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Scorer, SearchedLine, search_reference
-from spikehtr.decoding.beam_native import begin_native, search_native
+from spikehtr.decoding.beam_native import NativeSearch, search_native
 from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
-from spikehtr.decoding.confidence import Calibration, Sureness, evidence_of, shares_of
+from spikehtr.decoding.confidence import LEAST, Calibration, Judged, Sureness, judge, shares_of
 from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
 from spikehtr.decoding.language_model import LanguageModel
 from spikehtr.decoding.records import records
@@ -30,7 +30,6 @@ from spikehtr.results.line import Alternative
 from spikehtr.text import CharacterSpan, Charset
 
 NO_MODEL, BUNDLED = "none", "bundled"
-LEAST = 0.01  # alternatives less likely than this are not named
 
 
 class Decoder(Protocol):
@@ -66,7 +65,7 @@ class BeamDecoder:
         self.charset, self.model, self.temperature = charset, model, temperature
         self.options = options or tuned_options(model)
         self.scorer = Scorer(model, model.tokens_of(charset))
-        self._names = ("", *charset.characters)  # of labels; the blank stands for nothing
+        self._codes = np.array([0, *map(ord, charset.characters)], "<u4")  # of labels, as Unicode has them
         self.calibration = fitted_calibration(model) or Calibration()
 
     @cached_property
@@ -109,62 +108,71 @@ class BeamDecoder:
 
         if not logits.is_cuda:
             return lambda: self.search(host())
-        begun = self._beside.submit(lambda: begin_native(host(), self.scorer, self.options))
-        return lambda: self.decoded(begun.result()())
+        begun = self._beside.submit(lambda: search_native(host(), self.scorer, self.options, self.calibration))
+        return lambda: self.decoded_native(begun.result())
 
     def search(self, candidates: Candidates) -> list[Decoded]:
         """For candidates on the host."""
-        search = search_native if _has_native() else search_reference
-        return self.decoded(search(candidates, self.scorer, self.options))
+        if _has_native():
+            return self.decoded_native(search_native(candidates, self.scorer, self.options, self.calibration))
+        return self.decoded(search_reference(candidates, self.scorer, self.options))
 
     def decoded(self, lines: Sequence[SearchedLine]) -> list[Decoded]:
-        """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""
+        """What a search has found, judged in Python."""
         if not lines:
             return []
         sizes = [len(line.choices.chosen) for line in lines]
-        joined = Choices.joined([line.choices for line in lines])
-        confidences = self.calibration.confidences(evidence_of(joined, sizes))
-        sure, others = confidences.tolist(), self._alternatives(joined, confidences)
-        chosen = joined.labels[np.arange(len(sure)), joined.chosen]
-        characters = [self._names[label] for label in chosen.tolist()]
-        spans = records(CharacterSpan, characters, *joined.spans.T.tolist())
+        choices = Choices.joined([line.choices for line in lines])
+        texts = [self._texts([h.score for h in line.hypotheses]) for line in lines]
+        others = [
+            tuple(Alternative(self._text(line.hypotheses[place].labels), share) for place, share in found)
+            for line, found in zip(lines, texts, strict=True)
+        ]
+        return self._made(sizes, choices, judge(choices, sizes, self.calibration), others)
+
+    def decoded_native(self, found: NativeSearch) -> list[Decoded]:
+        """What C has found and judged."""
+        every = self._text(found.all_labels)
+        others, first = [], 0
+        for scores, sizes in zip(found.scores[..., 0].tolist(), found.text_lengths.tolist(), strict=True):
+            ends = list(accumulate(sizes, lambda end, size: end + max(0, size), initial=first))
+            there = [score for score, size in zip(scores, sizes, strict=True) if size >= 0]
+            named = self._texts(there)
+            others.append(tuple(Alternative(every[ends[n] : ends[n + 1]], share) for n, share in named))
+            first = ends[-1]
+        return self._made(found.sizes, found.choices(), found.judged(), others)
+
+    def _made(
+        self, sizes: Sequence[int], choices: Choices, judged: Judged, texts: Sequence[tuple[Alternative, ...]]
+    ) -> list[Decoded]:
+        """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""
+        sure = judged.confidences.tolist()
+        characters = self._text(choices.labels[np.arange(len(sure)), choices.chosen])
+        spans = records(CharacterSpan, characters, *choices.spans.T.tolist())
+        names = ["", *self.charset.characters]  # the blank: it may well not be there
+        named = records(Alternative, [names[label] for label in judged.labels.tolist()], judged.shares.tolist())
+        others: list[tuple[Alternative, ...]] = [()] * len(sure)
+        which = np.flatnonzero(judged.counts)
+        ends = np.cumsum(judged.counts[which]).tolist()
+        for character, (begin, end) in zip(which.tolist(), pairwise([0, *ends]), strict=True):
+            others[character] = tuple(named[begin:end])
         out, first = [], 0
-        for line, choices, size in zip(lines, joined.split(sizes), sizes, strict=True):
+        for own_texts, own_choices, size in zip(texts, choices.split(sizes), sizes, strict=True):
             own = slice(first, first := first + size)
             mean = sum(sure[own]) / max(1, size)
-            out.append(Decoded(spans[own], sure[own], mean, tuple(others[own]), self._texts(line), choices))
+            out.append(Decoded(spans[own], sure[own], mean, tuple(others[own]), own_texts, own_choices))
         return out
 
-    def _alternatives(self, choices: Choices, confidences: NDArray[np.float64]) -> list[tuple[Alternative, ...]]:
-        """Of each character: what else it may be, likeliest first; they share what is left of 1."""
-        shares = shares_of(choices)
-        np.put_along_axis(shares, choices.chosen[:, None], 0.0, 1)
-        total = shares.sum(1)
-        shares *= (np.divide(1 - confidences, total, out=np.zeros_like(total), where=total > 0))[:, None]
-        rows, columns = np.nonzero(shares >= LEAST)
-        order = np.lexsort((-shares[rows, columns], rows))
-        rows, columns = rows[order], columns[order]
-        names = [self._names[label] for label in choices.labels[rows, columns].tolist()]
-        named = records(Alternative, names, shares[rows, columns].tolist())
-        found: list[tuple[Alternative, ...]] = [()] * len(shares)
-        which, first = np.unique(rows, return_index=True)
-        for row, (begin, end) in zip(which.tolist(), pairwise([*first.tolist(), len(named)]), strict=True):
-            found[row] = tuple(named[begin:end])
-        return found
+    def _text(self, labels: ArrayLike) -> str:
+        """Of any number of labels at once."""
+        return self._codes[np.asarray(labels, np.int64)].tobytes().decode("utf-32-le", "surrogatepass")
 
-    def _texts(self, line: SearchedLine) -> tuple[Alternative, ...]:
-        """Other texts of a line, likeliest first."""
-        if len(line.hypotheses) < 2:
-            return ()
-        best = line.hypotheses[0].score
+    def _texts(self, scores: Sequence[float]) -> list[tuple[int, float]]:
+        """Which other texts of a line are worth naming, likeliest first, and their shares; the first is the line's."""
         slope = self.calibration.search + self.calibration.frame + self.calibration.around
-        weights = [math.exp((h.score - best) * slope) for h in line.hypotheses]
+        weights = [math.exp((score - scores[0]) * slope) for score in scores]
         total = math.fsum(weights)
-        return tuple(
-            Alternative("".join([self._names[label] for label in h.labels]), weight / total)
-            for h, weight in zip(line.hypotheses[1:], weights[1:], strict=True)
-            if weight >= LEAST * total
-        )
+        return [(n, weight / total) for n, weight in enumerate(weights) if n and weight >= LEAST * total]
 
 
 def tuned_options(

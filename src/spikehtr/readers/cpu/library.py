@@ -71,7 +71,8 @@ Stem = _structure("Stem", "gray weight out sums", "height width channels kernel_
 Beam = _structure(
     "Beam",
     "log_probs labels lengths tokens first_arc backoff_state to arc_label arc_log_prob backoff settings "
-    "texts text_lengths scores spans log_weights",
+    "texts text_lengths scores spans log_weights frame_labels frame_log_probs chosen confidences other_counts "
+    "other_labels other_shares",
     "lines frames candidates beam best sums start reach",
 )
 

@@ -9,11 +9,17 @@ struct beam {
     const int32_t *first_arc, *backoff_state, *to; /* the automaton (decoding/language_model.py) */
     const uint16_t *arc_label;
     const float *arc_log_prob, *backoff;
-    const double *settings; /* weight of the model, bonus for each character */
+    const double *settings; /* weight of the model, bonus for each character; what `judge` goes by */
     int32_t *texts, *text_lengths; /* [B, best, L], [B, best]; -1 where there is no such text */
     double *scores; /* [B, best, 2]: rank, and log-probability of the text */
     int32_t *spans; /* [B, L, 3]: of each character of the best text, its frames [start, end) and the clearest of them */
     double *log_weights; /* [B, L, K]: of each candidate of that frame */
+    int32_t *frame_labels; /* [B, L, K]: those candidates */
+    float *frame_log_probs; /* [B, L, K] */
+    int64_t *chosen; /* [B, L]: the character's place among them */
+    double *confidences; /* [B, L]: that it is right */
+    int32_t *other_counts, *other_labels; /* [B, L], [B, L, K]: what else it may be, likeliest first */
+    double *other_shares; /* [B, L, K] */
     int lines, frames, candidates, beam, best, sums, start, reach; /* reach: characters the model looks back */
 };
 
@@ -241,6 +247,59 @@ static void weigh(const struct work *w, const int32_t *text, int characters, con
     }
 }
 
+enum { WEIGHT, BONUS, SEARCH, FRAME, AROUND_IT, BIAS, SHARE }; /* settings; from the third: decoding/confidence.py */
+enum { AROUND = 4 };
+static const double MOST_ODDS = 10.0, NOTHING = 1e-12;
+
+static double clipped(double odds) { return odds < -MOST_ODDS ? -MOST_ODDS : odds > MOST_ODDS ? MOST_ODDS : odds; }
+
+/* How sure each character is, and what else it may be: decoding/confidence.py says why so. `odds` has room for as many. */
+static void judge(const struct beam *b, const int32_t *text, int characters, size_t first, double *odds) {
+    int k = b->candidates;
+    for (int place = 0; place < characters; place++) { /* `confidences` holds what is known of each alone until all are */
+        size_t at = first + place;
+        const double *weights = b->log_weights + at * k;
+        const int32_t *labels = b->frame_labels + at * k;
+        int chosen = 0;
+        for (int c = k - 1; c >= 0; c--) if (labels[c] == text[place]) chosen = c;
+        double highest = weights[chosen] - 2 * MOST_ODDS, rest = 0.0;
+        for (int c = 0; c < k; c++) if (c != chosen && weights[c] > highest) highest = weights[c];
+        for (int c = 0; c < k; c++) if (c != chosen) rest += exp(weights[c] - highest);
+        double search = clipped(weights[chosen] - highest - log(rest > NOTHING ? rest : NOTHING));
+        double sure = b->frame_log_probs[at * k + chosen];
+        if (sure > -NOTHING) sure = -NOTHING;
+        double frame = clipped(sure - log(-expm1(sure)));
+        b->chosen[at] = chosen;
+        odds[place] = (search + frame) / 2;
+        b->confidences[at] = b->settings[SEARCH] * search + b->settings[FRAME] * frame;
+    }
+    for (int place = 0; place < characters; place++) {
+        size_t at = first + place;
+        double total = odds[place];
+        int count = 1;
+        for (int shift = 1; shift <= AROUND; shift++) {
+            if (place >= shift) total += odds[place - shift], count++;
+            if (place + shift < characters) total += odds[place + shift], count++;
+        }
+        double all = b->confidences[at] + b->settings[AROUND_IT] * (total / count) + b->settings[BIAS];
+        double sure = b->confidences[at] = 1 / (1 + exp(-all)), others = 0.0;
+        const double *weights = b->log_weights + at * k;
+        double *shares = b->other_shares + at * k, highest = weights[0];
+        int32_t *labels = b->other_labels + at * k;
+        for (int c = 1; c < k; c++) if (weights[c] > highest) highest = weights[c];
+        for (int c = 0; c < k; c++) if (c != b->chosen[at]) others += exp(weights[c] - highest);
+        int kept = 0;
+        for (int c = 0; c < k && others > 0.0; c++) { /* they share what is left of 1 */
+            double share = c == b->chosen[at] ? 0.0 : exp(weights[c] - highest) * (1 - sure) / others;
+            if (share < b->settings[SHARE]) continue;
+            int to = kept++; /* never beyond c, and what stood there was looked at */
+            for (; to && shares[to - 1] < share; to--) shares[to] = shares[to - 1], labels[to] = labels[to - 1];
+            shares[to] = share, labels[to] = b->frame_labels[at * k + c];
+        }
+        b->other_counts[at] = kept;
+    }
+}
+
 static void beam_task(const void *arg, int line) {
     const struct beam *b = arg;
     size_t frames = b->frames, beam = b->beam, k = b->candidates, places = 2 * frames + 1;
@@ -264,6 +323,12 @@ static void beam_task(const void *arg, int line) {
     if (characters <= 0) return;
     align(&w, text, characters, spans);
     weigh(&w, text, characters, spans, b->log_weights + line * frames * k);
+    for (int place = 0; place < characters; place++) {
+        size_t from = (size_t)spans[3 * place + 2] * k, to = (line * frames + place) * k;
+        memcpy(b->frame_labels + to, w.labels + from, k * sizeof *w.labels);
+        memcpy(b->frame_log_probs + to, w.log_probs + from, k * sizeof *w.log_probs);
+    }
+    judge(b, text, characters, line * frames, w.align);
 }
 
 ENDS(beam, reach)
