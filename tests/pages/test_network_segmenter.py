@@ -14,8 +14,12 @@ from pages_help import random_recognizer, simple_page
 from spikehtr.assets import SEGMENTER
 from spikehtr.errors import SpikeHTRError
 from spikehtr.pages.found import FoundLayout, FoundLine, FoundRegion, LayoutOptions
+from spikehtr.pages.inputs import find_sources
 from spikehtr.pages.network_segmenter import NetworkSegmenter
+from spikehtr.pages.page_lines import ReadOptions
 from spikehtr.pages.quarter_turns import as_it_lies, box_as_it_lies, quarter_of_given, turned_upright, upright_image
+from spikehtr.pages.read_pages import read_pages
+from spikehtr.pages.result_names import ResultNames
 from spikehtr.pages.rule_segmenter import find_lines
 from spikehtr.pages.score_lines import score
 from spikehtr.pages.segment import network_weights as weights
@@ -24,6 +28,7 @@ from spikehtr.pages.segment.find_gutter import emptiest, gutter
 from spikehtr.pages.segment.line_network import LineNetwork, NetworkShape
 from spikehtr.pages.segmenters import TurnedFirst, segmenter
 from spikehtr.pages.worker_pool import WorkerPool
+from spikehtr.results import Page
 
 LYING = {1: Image.Transpose.ROTATE_270, 2: Image.Transpose.ROTATE_180, 3: Image.Transpose.ROTATE_90}
 needs_weights = pytest.mark.skipif(not SEGMENTER.is_file(), reason="this version comes without a line network")
@@ -74,6 +79,19 @@ def test_workers_ask_for_the_network_and_find_the_same(untrained: Path) -> None:
         found = [pool.submit(for_workers, page) for page in pages]
         assert [future.result(120) for future in found] == [find(page) for page in pages]
     assert NetworkSegmenter(untrained).for_workers() == (NetworkSegmenter(untrained), None)
+
+
+def test_many_pages_are_read_by_processes_that_ask_for_the_network(untrained: Path, tmp_path: Path) -> None:
+    for number in range(6):
+        simple_page(1 + number % 3, seed=number)[0].crop((0, 0, 500, 300)).save(tmp_path / f"{number}.png")
+    sources, _, _ = find_sources([str(tmp_path)])
+    jobs = [job for source in sources for job in ResultNames().jobs(source)]
+    apart = read_pages(None, jobs, ReadOptions(NetworkSegmenter(untrained, "cpu:0"), "page", workers=2))
+    found = [done.result for done in apart]
+    here = [done.result for done in read_pages(None, jobs, ReadOptions(NetworkSegmenter(untrained), "page"))]
+    assert len(found) == 6
+    assert found == here
+    assert any(isinstance(page, Page) and page.lines for page in found)
 
 
 def test_a_segmenter_goes_by_its_name_or_file(untrained: Path, tmp_path: Path) -> None:
