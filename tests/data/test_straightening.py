@@ -13,7 +13,7 @@ from spikehtr.config import Config
 from spikehtr.data.check import check_data
 from spikehtr.data.compiling import compile_store, open_lines
 from spikehtr.data.geometry import fit_line
-from spikehtr.data.straightening import straighten
+from spikehtr.data.straightening import grey_levels, straighten
 from spikehtr.errors import SpikeHTRError
 
 
@@ -176,3 +176,17 @@ def test_stores_hold_what_the_reader_sees_and_say_so(tmp_path, monkeypatch):
     assert int(joined.widths[3]) == pytest.approx(int(store.widths[0]), rel=0.1)  # from 64 rows, not from the image
     with pytest.raises(SpikeHTRError, match=r"straightened lines: .* \(compile: --straighten\)"):
         compile_store([store.path, plain_store.path], tmp_path / "other.arrow")
+
+
+@given(arrays(np.uint8, st.tuples(st.integers(0, 9), st.integers(0, 9))), st.floats(0.01, 0.99))
+def test_grey_levels_are_those_of_the_sorted_pixels(gray, share):
+    (level,) = grey_levels(gray, share)
+    assert np.count_nonzero(gray <= level) >= share * gray.size
+    assert not level or np.count_nonzero(gray < level) < share * gray.size
+
+
+def test_grey_levels_of_more_pixels_than_the_library_counts_exactly():
+    gray = np.full((1 << 12, 1 << 12), 200, np.uint8)
+    gray[0, 0] = 7
+    assert grey_levels(gray, 0.5) == [200]
+    assert grey_levels(gray, 1 / gray.size) == [7]

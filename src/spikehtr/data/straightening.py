@@ -56,7 +56,7 @@ class _Ink(NamedTuple):
 def grey_levels(gray: NDArray[np.uint8], *shares: float) -> list[int]:
     """The levels that such shares of the pixels are as dark as, or darker. (By counting: sorting is slow.)"""
     flat = gray.reshape(-1, 1)
-    if gray.size < _COUNTED:
+    if 0 < gray.size < _COUNTED:
         up_to = cv2.calcHist([flat], [0], None, [256], [0, 256]).ravel().astype(np.int64).cumsum()
     else:
         up_to = np.bincount(flat[:, 0], minlength=256).cumsum()
