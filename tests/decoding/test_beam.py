@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_help import EXACT, random_candidates, random_logits, scorer_of, small_model
 
-from spikehtr.decoding.beam import BeamOptions, Candidates, Scorer, SearchedLine, search_reference
-from spikehtr.decoding.beam_native import search_native
+from spikehtr.decoding.beam import BeamOptions, Candidates, Hypothesis, Scorer, SearchedLine, search_reference
+from spikehtr.decoding.beam_native import NativeSearch, search_native
 from spikehtr.decoding.beam_torch import DeviceScorer, search_torch
 from spikehtr.decoding.confidence import Calibration, judge
 from spikehtr.decoding.greedy import decode_greedy
@@ -105,7 +105,7 @@ def test_the_search_in_c_is_the_reference(seed: int, frames: int, with_model: bo
     scorer = scorer_of(small_model(4) if with_model else None, LETTERS)
     candidates = random_candidates(seed, 3, frames, len(LETTERS) + 1, options)
     found = search_native(candidates, scorer, options)
-    check_same(search_reference(candidates, scorer, options), found.lines())
+    check_same(search_reference(candidates, scorer, options), lines_of(found))
 
 
 @settings(max_examples=80, deadline=None)
@@ -144,6 +144,20 @@ def test_the_search_in_batches_is_the_reference(seed: int, frames: int, with_mod
             assert found.texts[row, place, : found.lengths[row, place]].tolist() == wanted.labels
 
 
+def lines_of(found: NativeSearch) -> list[SearchedLine]:
+    """What C has found, as the reference gives it."""
+    labels, at, every = found.all_labels.tolist(), 0, []
+    choices = found.choices().split(found.sizes)
+    for sizes, scores, own in zip(found.text_lengths.tolist(), found.scores.tolist(), choices, strict=True):
+        hypotheses = []
+        for size, score in zip(sizes, scores, strict=True):
+            if size >= 0:
+                hypotheses.append(Hypothesis(labels[at : at + size], *score))
+                at += size
+        every.append(SearchedLine(hypotheses, own))
+    return every
+
+
 def check_same(wanted_lines: list[SearchedLine], found_lines: list[SearchedLine]) -> None:
     for ours, theirs in zip(wanted_lines, found_lines, strict=True):
         assert [h.labels for h in theirs.hypotheses] == [h.labels for h in ours.hypotheses]
@@ -171,18 +185,18 @@ def test_results_do_not_hang_on_batch_padding_or_threads() -> None:
     torch.set_num_threads(3)
     try:
         again = search_native(Candidates.of(logits, lengths, options), scorer, options)
-        check_same(together.lines(), again.lines())
+        check_same(lines_of(together), lines_of(again))
         for one, other in zip(together.judged(), again.judged(), strict=True):
             np.testing.assert_array_equal(one, other)
     finally:
         torch.set_num_threads(threads)
     ends = np.cumsum(together.sizes)
-    for row, line in enumerate(together.lines()):
+    for row, line in enumerate(lines_of(together)):
         size = int(lengths[row])
         alone = search_native(
             Candidates.of(logits[row : row + 1, :size], lengths[row : row + 1], options), scorer, options
         )
-        check_same([line], alone.lines())
+        check_same([line], lines_of(alone))
         own = slice(ends[row] - together.sizes[row], ends[row])
         np.testing.assert_array_equal(alone.judged().confidences, together.judged().confidences[own])
 
@@ -231,6 +245,6 @@ def test_characters_that_the_model_does_not_know_can_be_read() -> None:
     logits[0, :, 0] = 9.0
     logits[0, 1] = torch.tensor([-9.0, -9.0, 9.0])  # Ω
     options, scorer = BeamOptions(), scorer_of(small_model(3), "aΩ")
-    found = search_native(Candidates.of(logits, torch.tensor([4]), options), scorer, options).lines()
+    found = lines_of(search_native(Candidates.of(logits, torch.tensor([4]), options), scorer, options))
     assert found[0].hypotheses[0].labels == [2]
     assert np.isfinite(found[0].hypotheses[0].score)

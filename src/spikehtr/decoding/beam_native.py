@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Hypothesis, Scorer, SearchedLine
+from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Scorer
 from spikehtr.decoding.confidence import LEAST, Calibration, Judged
 
 
@@ -54,20 +54,6 @@ class NativeSearch(NamedTuple):
     def all_labels(self) -> NDArray[np.int32]:
         """Of all texts of all lines, one after the other."""
         return self.texts[np.arange(self.texts.shape[2]) < self.text_lengths[..., None]]
-
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """Of each line."""
-        labels = self.all_labels.tolist()
-        ends = np.cumsum(np.maximum(self.text_lengths, 0)).reshape(self.text_lengths.shape).tolist()
-        return [
-            [Hypothesis(labels[end - size : end], *score) for size, end, score in zip(*line, strict=True) if size >= 0]
-            for line in zip(self.text_lengths.tolist(), ends, self.scores.tolist(), strict=True)
-        ]
-
-    def lines(self) -> list[SearchedLine]:
-        """As `search_reference` gives them."""
-        every = zip(self.hypotheses(), self.choices().split(self.sizes), strict=True)
-        return [SearchedLine(*line) for line in every]
 
 
 def search_native(
