@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -179,6 +180,10 @@ def test_no_name_of_an_upload_leads_out_of_the_folder(name: str, tmp_path: Path)
 def test_files_of_the_front_end_are_all_that_is_served_as_files(browser: Browser, tmp_path: Path) -> None:
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/.spikehtr/workbench.sqlite"):
         assert browser.client.get(path).status_code in (404, 405)
+    found = re.search(r"/static/\w{16}/", browser.client.get("/").text)
+    assert found
+    for path in ("../app.py", "../../app.py", "%2e%2e/app.py", "..%2f..%2fapp.py", "", "/etc/passwd"):
+        assert browser.client.get(found.group() + path).status_code in (404, 405)
 
 
 def test_a_page_file_that_names_an_image_elsewhere_opens_nothing(tmp_path: Path) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from spikehtr.serve.api_files import FileEndpoints
 from spikehtr.serve.api_pages import PageEndpoints
@@ -42,10 +43,10 @@ def make_app(bench: Workbench, access: Access | None = None, limits: Limits | No
             if not access.log_in(given):
                 raise RequestError(401, "token", "that is not the token", "copy the address that the command printed")
             return with_cookie(RedirectResponse(request.url.path, 303), access)
-        page = STATIC / "index.html"
-        if not page.is_file():
+        if not (STATIC / "index.html").is_file():
             raise RequestError(404, "not_found", "the front end is not installed", "install spikehtr[web] again")
-        return FileResponse(page, media_type="text/html", headers={"Cache-Control": "no-cache"})
+        page = await run_in_threadpool(front_page, STATIC)
+        return HTMLResponse(page, headers={"Cache-Control": "no-cache"})
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -75,12 +76,33 @@ def make_app(bench: Workbench, access: Access | None = None, limits: Limits | No
     return app
 
 
-class _Static(StaticFiles):
-    """The front end's files; looked at anew each time, since they change with the package."""
+def front_page(static: Path) -> str:
+    """The page that loads the front end: under addresses that change with its files, so that a browser may keep what it
+    has; and with all modules named, so that it need not read one to learn of the next.
+    """
+    modules = sorted(f"/static/{path.relative_to(static).as_posix()}" for path in static.rglob("*.js"))
+    links = "".join(f'<link rel="modulepreload" href="{module}">\n' for module in modules)
+    page = (static / "index.html").read_text(encoding="utf-8").replace("<script ", links + "<script ", 1)
+    return page.replace("/static/", f"/static/{_version(static)}/")
 
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "no-cache"
+
+def _version(static: Path) -> str:
+    """Sixteen digits that are others when a file of the front end is."""
+    files = sorted(path for path in static.rglob("*") if path.is_file())
+    stamps = [(path.as_posix(), path.stat().st_mtime_ns, path.stat().st_size) for path in files]
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+
+
+class _Static(StaticFiles):
+    """The front end's files: for good under the address of their version, else looked at anew each time."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        version, _, rest = path.partition("/")
+        is_named = rest != "" and version == await run_in_threadpool(_version, STATIC)
+        response = await super().get_response(rest if is_named else path, scope)
+        if response.status_code in (200, 304):
+            keep = "public, max-age=31536000, immutable" if is_named else "no-cache"
+            response.headers["Cache-Control"] = keep
         return response
 
 

@@ -12,7 +12,10 @@ const patterns = (table) =>
   Object.entries(table)
     .sort(([one], [other]) => words(other) - words(one))
     .map(([from, to]) => [new RegExp(`^${from.split("{}").map(escaped).join("(.+)")}$`, "s"), to]);
-const KNOWN = { de: patterns(de), fr: patterns(fr) };
+const TABLES = { de, fr };
+const made = {};
+/** Of the language of the interface; English has none. Made when first asked for. */
+const known = () => TABLES[locale.value] && (made[locale.value] ??= patterns(TABLES[locale.value]));
 
 /** Both sides of the first `mark`, each in the language of the interface; null where nothing of them is known. */
 function onBothSides(text, mark) {
@@ -25,10 +28,10 @@ function onBothSides(text, mark) {
 
 /** What the server said in the language of the interface: fault and remedy, "file: fault", sentences within sentences. */
 export function said(text) {
-  if (!text || !KNOWN[locale.value]) return text;
+  if (!text || !known()) return text;
   const parts = onBothSides(text, "; ");
   if (parts) return parts;
-  for (const [pattern, to] of KNOWN[locale.value]) {
+  for (const [pattern, to] of known()) {
     const found = pattern.exec(text);
     if (!found) continue;
     const filled = found.slice(1);

@@ -19,7 +19,7 @@ function RegionHead({ store, region }) {
   const last = store.regions.value.length - 1;
   const at = store.regions.value.indexOf(region);
   const button = (icon, label, onClick) => html`<${Button} icon=${icon} label=${t(label)} iconOnly kind="quiet" onClick=${onClick} />`;
-  return html`<li class="region-head" role="presentation"><select class="region-kind" aria-label=${t("region.kind")} value=${region.kind} onChange=${change}>
+  return html`<li class="region-head" role="presentation" data-region=${region.id}><select class="region-kind" aria-label=${t("region.kind")} value=${region.kind} onChange=${change}>
     ${kinds.map((kind) => html`<option value=${kind}>${has(`region.${kind}`) ? t(`region.${kind}`) : kind}</option>`)}
   </select><span class="region-tools">
     ${at > 0 && button("up", "region.earlier", () => shiftRegion(store, region.id, -1))}
