@@ -4,6 +4,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # Without compiling everything, a minute: Python compiles what is imported.
 INSTALL := $(PIP) install --no-compile -c constraints.txt
+# And keeps it, whatever the surroundings say: tests start Python hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
 
 SAMPLES := src/spikehtr/assets
 

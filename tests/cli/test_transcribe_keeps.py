@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -24,6 +25,11 @@ from spikehtr.results.page import Page
 
 FORMS: list[Format] = list(SUFFIX)
 SEALED = [form for form in FORMS if form != "text"]
+QUICK = ("page", "text")  # the other formats are slow
+
+
+def some(forms: list[Format]) -> list[Any]:
+    return [form if form in QUICK else pytest.param(form, marks=pytest.mark.slow) for form in forms]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +61,7 @@ def edit(path: Path, old: bytes = b"", new: bytes = b" ") -> bytes:
 
 
 @pytest.mark.parametrize("beside", [True, False])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", some(FORMS))
 def test_a_corrected_result_is_left_named_and_counted(form: Format, beside: bool, model: Path, scans: Path) -> None:
     out = scans if beside else scans.parent / "out"
     arguments = ["transcribe", *map(str, sorted(scans.glob("*.png"))), "-f", form, "-o", str(out)]
@@ -82,7 +88,7 @@ def test_a_corrected_result_is_left_named_and_counted(form: Format, beside: bool
     assert sorted(path.name for path in out.glob("*.bak*")) == [backup.name], "what is ours needs no backup"
 
 
-@pytest.mark.parametrize("form", SEALED)
+@pytest.mark.parametrize("form", some(SEALED))
 def test_an_edit_is_known_in_a_moved_or_copied_folder_and_without_the_notes(
     form: Format, model: Path, scans: Path
 ) -> None:

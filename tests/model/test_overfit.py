@@ -22,7 +22,7 @@ QUICK = {
     "mixer__drop_path": 0.0,
 }
 # The paper's network, its control, and what ships with a trained model; the others are slow.
-ALWAYS = ("default", "preset swift", "no-reduction", "ann-isomorphic")
+ALWAYS = ("default", "preset swift", "ann-isomorphic")
 LEARNED = [
     name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow)
     for name in VARIANTS

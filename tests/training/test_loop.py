@@ -31,7 +31,7 @@ def test_every_step_and_every_validation_shows_life(store, tmp_path):
     assert all(t.lines_per_second <= p.lines_per_second for t, p in zip(told, last, strict=True))
 
 
-@pytest.mark.parametrize("at", [1, 4, 7])
+@pytest.mark.parametrize("at", [4, *(pytest.param(at, marks=pytest.mark.slow) for at in (1, 7))])
 def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(store, whole, tmp_path, at, monkeypatch):
     whole, _ = whole
     killed = run(store, tmp_path / "killed")
