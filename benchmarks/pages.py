@@ -8,10 +8,12 @@ Baselines are scored as spikehtr/pages/score_lines.py says. Each page is a sampl
 folder. Seconds are of one page at a time on two threads, image decoding included, the least of --rounds: wall time, and
 processor time, which says more on a machine that others use too.
 Character error rates (all edits over all characters of a folder): 'given' reads the lines of the file, 'own' the
-lines that were found. 'lines' compares line by line; of own lines, those that match one of the file's, and the text of
-lines that were not found counts as wrong. 'page' compares all that was read on a page, in reading order, with all its
-text, in the file's order: lines that the file does not have (print, the facing page) count against it, and so does
-another order. Seconds to read: cutting lines out, the network, decoding; the image is decoded already.
+lines that were found. 'lines' compares line by line; of own lines, those that match one of the file's, and the text
+of lines that were not found counts as wrong. 'joined' does so too, but where several found lines lie on one of the
+file's, as where a row is parted at a ruled column, their texts count from left to right. 'page' compares all that was
+read on a page, in reading order, with all its text, in the file's order: lines that the file does not have (print,
+the facing page) count against it, and so does another order. Seconds to read: cutting lines out, the network,
+decoding; the image is decoded already.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import argparse
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +37,7 @@ from spikehtr.evaluation.rate_tables import columns
 from spikehtr.pages.found import FoundLayout, FoundRegion, Segmenter
 from spikehtr.pages.given import ROOTS, read_given
 from spikehtr.pages.page_lines import ReadBy, SegmentedPage, assemble, cut_lines, found_sheet, given_sheet
-from spikehtr.pages.score_lines import Score, score
+from spikehtr.pages.score_lines import WHOLE, Line, Score, cover_of, resample, score
 from spikehtr.pages.segmenters import segmenter
 from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
@@ -94,16 +97,29 @@ def reading_errors(recognizer: Recognizer, truth: Truth, regions: list[FoundRegi
     by_id = {line.id: normalise(line.text) for line in given.lines}
     texts = [normalise(line.text) for line in own.lines]
     partner = dict(found.matches)
+    parts = parts_of(truth.baselines, [line.baseline for region in regions for line in region.lines])
     whole = " ".join(truth.texts)
     return {
         "lines given": errors([(true, by_id.get(name, "")) for true, name in zip(truth.texts, truth.ids, strict=True)]),
         "lines own": errors([(true, texts[partner[i]] if i in partner else "") for i, true in enumerate(truth.texts)]),
+        "joined own": errors([(true, " ".join(texts[j] for j in parts[i])) for i, true in enumerate(truth.texts)]),
         "page given": errors([(whole, " ".join(by_id.get(name, "") for name in truth.ids))]),
         "page own": errors([(whole, " ".join(texts))]),
         "read given": given_seconds,
         "read own": own_seconds,
         "read lines": len(given.lines),
     }
+
+
+def parts_of(true: Sequence[Line], found: Sequence[Line]) -> list[list[int]]:
+    """Of each true line the found ones that lie on it and on no other as much, from left to right."""
+    parts: list[list[int]] = [[] for _ in true]
+    if parts and found:
+        back = cover_of([resample(line) for line in true], [resample(line) for line in found]).back
+        for j, i in enumerate(back.argmax(0)):
+            if back[i, j] >= WHOLE:
+                parts[i].append(j)
+    return [sorted(one, key=lambda j: min(x for x, _ in found[j])) for one in parts]
 
 
 def mean(rows: list[Row], key: str) -> float:
@@ -162,7 +178,7 @@ def table(groups: dict[str, list[Row]]) -> list[str]:
     ]
     out = list(columns(head, body))
     if "page own" in next(iter(groups.values()))[0]:
-        rates, spent = ("page given", "page own", "lines given", "lines own"), ("read given", "read own")
+        rates, spent = ("page given", "page own", "lines given", "lines own", "joined own"), ("read given", "read own")
         head = ["CER", *rates, "s to read given", "own", "lines/s"]
         body = [
             [
