@@ -61,15 +61,15 @@ def place_characters(
         return []
     columns = [(min(x0 for x0, _ in word), max(x1 for _, x1 in word)) for word in words]
     tops, bottoms = _share_out(ink.strokes(), columns, _REACH * _thickness(outline))
-    out = []
-    for word, (x0, x1), top, bottom in zip(words, columns, tops, bottoms, strict=True):
-        if bottom.any():
-            boxes = _slices(top, bottom, [(a + b) / 2 for a, b in word])
-            out.append([(a + ink.left, b + ink.top, c + ink.left, d + ink.top) for a, b, c, d in boxes])
+    middles = [[(a + b) / 2 for a, b in word] for word in words]
+    out = _slices(tops, bottoms, middles)
+    for number, ((x0, x1), boxes) in enumerate(zip(columns, out, strict=True)):
+        if boxes:
+            out[number] = [(a + ink.left, b + ink.top, c + ink.left, d + ink.top) for a, b, c, d in boxes]
         else:
             left, _, right, _ = bounds(outline)
             a, c = (min(max(x + ink.left, left), right) for x in (x0, x1))
-            out.append(_side_by_side(slice_box(outline, a, c), [(a + b) / 2 + ink.left for a, b in word]))
+            out[number] = _side_by_side(slice_box(outline, a, c), [x + ink.left for x in middles[number]])
     return out
 
 
@@ -128,24 +128,35 @@ def _part(profile: NDArray[np.intp], end: float, start: float) -> float:
     return first + float(np.argmin(smooth))
 
 
-def _slices(tops: NDArray[np.int32], bottoms: NDArray[np.int32], middles: Sequence[float]) -> list[Box]:
-    """A word's box cut between its characters' middles, each part as high as the ink in it."""
-    inked = np.flatnonzero(bottoms)
-    first, last = int(inked[0]), int(inked[-1]) + 1
-    whole = (float(first), float(tops.min()), float(last), float(bottoms.max()))
-    boxes = _side_by_side(whole, middles)
-    lefts = np.array([box[0] for box in boxes], np.intp)
-    rights = np.array([box[2] for box in boxes], np.intp)
-    # Of a part without a column the library gives its first one: such a part has no ink.
-    ends = np.stack([np.minimum(lefts, last - 1), rights], 1).ravel()
-    padded_tops, padded_bottoms = np.append(tops[:last], tops[0]), np.append(bottoms[:last], 0)
-    high = np.minimum.reduceat(padded_tops, ends)[::2].tolist()
-    low = np.maximum.reduceat(padded_bottoms, ends)[::2].tolist()
-    has_ink = ((rights > lefts) & (np.array(low) > 0)).tolist()
-    return [
-        (left, float(top), right, float(bottom)) if inked else (left, all_top, right, all_bottom)
-        for (left, all_top, right, all_bottom), top, bottom, inked in zip(boxes, high, low, has_ink, strict=True)
-    ]
+def _slices(
+    tops: NDArray[np.int32], bottoms: NDArray[np.int32], middles: Sequence[Sequence[float]]
+) -> list[list[Box]]:
+    """Each word's box cut between its characters' middles, each part as high as the ink in it. None: without ink."""
+    width = tops.shape[1]
+    inked = bottoms > 0
+    firsts, lasts = inked.argmax(1).tolist(), (width - inked[:, ::-1].argmax(1)).tolist()
+    highest, lowest, has_ink = tops.min(1).tolist(), bottoms.max(1).tolist(), inked.any(1).tolist()
+    out: list[list[Box]] = []
+    ends: list[int] = []  # of each part in turn, in a row of all words with one column between them: left, right
+    for word, is_inked in enumerate(has_ink):
+        whole = (float(firsts[word]), float(highest[word]), float(lasts[word]), float(lowest[word]))
+        boxes = _side_by_side(whole, middles[word]) if is_inked else []
+        out.append(boxes)
+        start = word * (width + 1)
+        # Of a part without a column the library gives its first one: such a part has no ink.
+        ends += [start + int(edge) for box in boxes for edge in (min(box[0], whole[2] - 1), box[2])]
+    if not ends:
+        return out
+    padded = np.pad(tops, ((0, 0), (0, 1))).ravel(), np.pad(bottoms, ((0, 0), (0, 1))).ravel()
+    high = iter(np.minimum.reduceat(padded[0], ends)[::2].tolist())
+    low = iter(np.maximum.reduceat(padded[1], ends)[::2].tolist())
+    return [[_at_ink(box, next(high), next(low)) for box in boxes] for boxes in out]
+
+
+def _at_ink(box: Box, top: int, bottom: int) -> Box:
+    """A part of a word at the ink in it, if it has a column and any."""
+    left, _, right, _ = box
+    return (left, float(top), right, float(bottom)) if right > left and bottom > 0 else box
 
 
 def _side_by_side(box: Box, middles: Sequence[float]) -> list[Box]:
