@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ from safetensors import safe_open
 from conftest import micro
 from spikehtr.assets import LANGUAGE_MODEL
 from spikehtr.decoding import decoders
-from spikehtr.decoding.beam import BeamOptions
+from spikehtr.decoding.beam import BeamOptions, Candidates, search_reference
+from spikehtr.decoding.beam_native import search_native
+from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
 from spikehtr.decoding.confidence import Calibration, shares_of
 from spikehtr.decoding.decoders import BeamDecoder, GreedyDecoder, decoder_for, tuned_options
 from spikehtr.decoding.greedy import decode_greedy
@@ -39,6 +43,27 @@ def test_confidences_and_alternatives_of_a_character_add_up_to_at_most_one() -> 
             assert confidence + sum(share for _, share in others) <= 1 + 1e-9
         assert line.confidence == pytest.approx(np.mean(line.confidences))
         assert line.text not in [text for text, _ in line.texts]
+
+
+@pytest.mark.parametrize("search", [search_native, search_reference, search_on_device])
+def test_a_line_of_no_numbers_reads_as_nothing_and_its_neighbours_as_ever(
+    search: Any,
+) -> None:
+    decoder = BeamDecoder(CHARSET, small_model(4))
+    logits, lengths = random_logits(3, 4, 25, len(CHARSET))
+
+    def texts(logits: torch.Tensor) -> list[tuple[str, float]]:
+        candidates = Candidates.of(logits, lengths, decoder.options)
+        if search is search_native:
+            return [(line.text, line.confidence) for line in decoder.search(candidates)]
+        first = DeviceScorer(decoder.scorer, logits.device), decoder.scorer
+        scorers = first if search is search_on_device else (decoder.scorer,)
+        found = decoder.decoded(search(candidates, *scorers, decoder.options))
+        return [(line.text, line.confidence) for line in found]
+
+    good = texts(logits)
+    logits[1, 3] = math.nan
+    assert texts(logits) == [good[0], ("", 0.0), *good[2:]]
 
 
 def test_no_lines_give_no_texts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -10,11 +11,12 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from spikehtr.pages.shared_arrays import Arrays
+from spikehtr.pages.shared_arrays import Arrays, SharedArrays
 from spikehtr.pages.worker_pool import WorkerDied, WorkerPool, ask
 
 
@@ -106,6 +108,47 @@ def test_tasks_ask_their_caller_with_arrays_of_any_size() -> None:
             for array, answer in zip(question, future.result(60), strict=True):
                 assert answer.dtype == array.dtype
                 np.testing.assert_array_equal(answer, 2 * array)
+
+
+def test_of_those_who_ask_together_only_who_fails_alone_is_refused() -> None:
+    together = threading.Semaphore(0)
+
+    def once_all_ask(asked: Sequence[Arrays]) -> list[Arrays]:
+        if together.acquire(timeout=0.5):  # the first: the others come to wait meanwhile
+            time.sleep(1.0)
+        return doubled(asked)
+
+    with WorkerPool(3, answer=once_all_ask) as pool:
+        for ready in [pool.submit(time.sleep, 0.5) for _ in range(3)]:
+            ready.result(60)
+        together.release()
+        futures = [pool.submit(ask, [np.full(2, value)]) for value in (1, 13, 4)]
+        with pytest.raises(ValueError, match="thirteen"):
+            futures[1].result(60)
+        assert [futures[one].result(60)[0].tolist() for one in (0, 2)] == [[2, 2], [8, 8]]
+
+
+@pytest.mark.parametrize("fault", ["no room", "too few answers", "no arrays"])
+def test_whoever_cannot_be_answered_is_told_at_once(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(asked: Sequence[Arrays]) -> Any:
+        if asked[0][0][0] == 1:
+            return doubled(asked)
+        if fault == "no arrays":
+            return [["text"] for _ in asked]
+        return [] if fault == "too few answers" else doubled(asked)
+
+    put = SharedArrays.put
+
+    def full(self: SharedArrays, arrays: Arrays) -> Any:
+        if fault == "no room" and arrays[0][0] != 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return put(self, arrays)
+
+    monkeypatch.setattr(SharedArrays, "put", full)  # in this process, which answers
+    with WorkerPool(1, answer=answer) as pool:
+        with pytest.raises((OSError, RuntimeError, AttributeError), match=r"space|answers|attribute"):
+            pool.submit(ask, [np.full(2, 5)]).result(60)
+        assert pool.submit(ask, [np.ones(2)]).result(60)[0].tolist() == [2.0, 2.0]
 
 
 def test_a_question_that_fails_costs_those_who_ask_and_no_pool() -> None:

@@ -68,5 +68,13 @@ def test_a_changed_file_has_another_address(change: str, static: Path, tmp_path:
             (static / "app.js").unlink()
         (after,) = [one for one in addresses(browser.client.get("/").text) if one.endswith("/text.js")]
         assert before != after
-        assert browser.client.get(before).status_code == 404  # never new text for good at the old address
-        assert browser.client.get(after).content == (static / "text.js").read_bytes()
+        assert browser.client.get(before).headers["cache-control"] == "no-cache"  # an open tab's; never kept for good
+        assert "immutable" in browser.client.get(after).headers["cache-control"]
+        for address in (before, after):
+            assert browser.client.get(address).content == (static / "text.js").read_bytes()
+
+
+def test_an_address_says_what_the_files_hold_not_when_they_were_written_or_where(static: Path, tmp_path: Path) -> None:
+    shutil.copytree(static, tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "text.js").touch()
+    assert front_page(tmp_path / "elsewhere") == front_page(static)

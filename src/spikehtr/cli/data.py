@@ -9,6 +9,7 @@ import typer
 
 from spikehtr.cli import options
 from spikehtr.cli.progress import counting
+from spikehtr.cli.verbs import Verbs
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import write_json
 
@@ -26,7 +27,7 @@ Sources = Annotated[
     ),
 ]
 
-app = typer.Typer(help="Look at data, compile it, make it.", no_args_is_help=True)
+app = Verbs(help="Look at data, compile it, make it.", no_args_is_help=True)
 
 
 @app.command()

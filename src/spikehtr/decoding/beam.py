@@ -182,8 +182,15 @@ def _search_line(frames: Sequence[Frame], scorer: Scorer, options: BeamOptions) 
         score = prefix.score(options) + options.weight * scorer.end(prefix.state)
         hypotheses.append(Hypothesis(list(key), score, _log_add(prefix.blank, prefix.last, options.sums)))
     hypotheses.sort(key=lambda found: -found.score)
-    spans = align(frames, hypotheses[0].labels)
-    return SearchedLine(hypotheses[: options.best], choices_of(frames, hypotheses[0].labels, spans, scorer, options))
+    return searched(hypotheses[: options.best], frames, scorer, options)
+
+
+def searched(
+    hypotheses: list[Hypothesis], frames: Sequence[Frame], scorer: Scorer, options: BeamOptions
+) -> SearchedLine:
+    """With the spans and choices of the best. Frames that are no numbers have no text at all, and no characters."""
+    best = hypotheses[0].labels if hypotheses else []
+    return SearchedLine(hypotheses, choices_of(frames, best, align(frames, best) if best else [], scorer, options))
 
 
 def _advance(

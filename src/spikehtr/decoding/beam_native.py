@@ -30,8 +30,8 @@ class NativeSearch(NamedTuple):
 
     @property
     def sizes(self) -> list[int]:
-        """Characters of each line."""
-        found: list[int] = self.text_lengths[:, 0].tolist()
+        """Characters of each line; none where no text was found, as of frames that are no numbers."""
+        found: list[int] = np.maximum(self.text_lengths[:, 0], 0).tolist()
         return found
 
     def _own(self, values: NDArray[Any]) -> NDArray[Any]:

@@ -19,9 +19,8 @@ from spikehtr.decoding.beam import (
     Hypothesis,
     Scorer,
     SearchedLine,
-    align,
-    choices_of,
     frames_of,
+    searched,
 )
 from spikehtr.decoding.ngrams import END
 from spikehtr.text import BLANK
@@ -88,8 +87,7 @@ def search_on_device(
             for text, length, score, log_prob in zip(*(part[row].tolist() for part in found), strict=True)
             if score > NEVER
         ]
-        best = hypotheses[0].labels
-        out.append(SearchedLine(hypotheses, choices_of(frames, best, align(frames, best), scorer, options)))
+        out.append(searched(hypotheses, frames, scorer, options))
     return out
 
 

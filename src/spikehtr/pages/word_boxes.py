@@ -128,17 +128,15 @@ def _part(profile: NDArray[np.intp], end: float, start: float) -> float:
     return first + float(np.argmin(smooth))
 
 
-def _slices(
-    tops: NDArray[np.int32], bottoms: NDArray[np.int32], middles: Sequence[Sequence[float]]
-) -> list[list[Box]]:
+def _slices(tops: NDArray[np.int32], bottoms: NDArray[np.int32], middles: Sequence[Sequence[float]]) -> list[list[Box]]:
     """Each word's box cut between its characters' middles, each part as high as the ink in it. None: without ink."""
     width = tops.shape[1]
     inked = bottoms > 0
     firsts, lasts = inked.argmax(1).tolist(), (width - inked[:, ::-1].argmax(1)).tolist()
-    highest, lowest, has_ink = tops.min(1).tolist(), bottoms.max(1).tolist(), inked.any(1).tolist()
+    highest, lowest = tops.min(1).tolist(), bottoms.max(1).tolist()
     out: list[list[Box]] = []
     ends: list[int] = []  # of each part in turn, in a row of all words with one column between them: left, right
-    for word, is_inked in enumerate(has_ink):
+    for word, is_inked in enumerate(np.any(inked, axis=1).tolist()):
         whole = (float(firsts[word]), float(highest[word]), float(lasts[word]), float(lowest[word]))
         boxes = _side_by_side(whole, middles[word]) if is_inked else []
         out.append(boxes)

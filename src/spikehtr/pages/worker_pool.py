@@ -169,7 +169,6 @@ class WorkerPool:
 
     def _answer(self) -> None:
         """In a thread: to all that wait, together."""
-        assert self._answers
         while (asked := self._asked.get()) is not None:
             waiting = [asked]
             with contextlib.suppress(queue.Empty):
@@ -178,17 +177,28 @@ class WorkerPool:
                 self._asked.put(None)
             workers, questions = [], []
             for worker, places in waiting:
-                with worker.talking, contextlib.suppress(OSError):  # it is gone
-                    questions.append(_memory(worker).get(places))
-                    workers.append(worker)
-            try:
-                answers = self._answers(questions)
-            except Exception as error:
-                for worker in workers:
+                try:
+                    with worker.talking:
+                        questions.append(_memory(worker).get(places))
+                except Exception as error:  # it is gone, or there is no room
                     _tell(worker, _FAILED, error)
-                continue
-            for worker, arrays in zip(workers, answers, strict=True):
-                _tell(worker, _DONE, arrays)
+                else:
+                    workers.append(worker)
+            for worker, (said, value) in zip(workers, self._answered(questions), strict=True):
+                _tell(worker, said, value)
+
+    def _answered(self, questions: Sequence[Arrays]) -> list[tuple[str, Any]]:
+        """What each is told: where all together fail, each is asked alone, and only who fails again is told so."""
+        assert self._answers
+        try:
+            answers = list(self._answers(questions))
+            if len(answers) != len(questions):
+                raise RuntimeError(f"{len(answers)} answers to {len(questions)} questions")
+        except Exception as error:
+            if len(questions) == 1:
+                return [(_FAILED, error)]
+            return [said for question in questions for said in self._answered([question])]
+        return [(_DONE, answer) for answer in answers]
 
     def _is_in_time(self, worker: _Worker) -> bool:
         if worker.task is None or time.monotonic() - worker.since < self._longest:
@@ -229,12 +239,13 @@ def _memory(worker: _Worker) -> SharedArrays:
 
 def _tell(worker: _Worker, said: str, value: Any) -> None:
     """An answer, to a worker that may be gone."""
-    with worker.talking, contextlib.suppress(OSError):
+    with worker.talking:
         try:
             value = _memory(worker).put(value) if said == _DONE else _plain(value)
-        except (ValueError, MemoryError) as error:
+        except Exception as error:  # no room, or no arrays
             said, value = _FAILED, _plain(error)
-        worker.connection.send_bytes(pickle.dumps((said, value)))
+        with contextlib.suppress(OSError):
+            worker.connection.send_bytes(pickle.dumps((said, value)))
 
 
 def _stop(worker: _Worker, kill: bool = False) -> None:

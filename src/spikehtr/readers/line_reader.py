@@ -153,7 +153,7 @@ def _without_collecting() -> Iterator[None]:
 def _line(decoded: Decoded, spans: NDArray[np.int64], line: FittedLine) -> Line:
     """Frames -> fitted pixels, by `spans` [L, 2] -> the image's own columns."""
     if not decoded.spans:
-        return Line(decoded.text, decoded.confidence, [])
+        return Line(decoded.text, decoded.confidence, [], decoded.texts)
     fitted = line.pixels.shape[1]
     scale = line.original_width / fitted
     characters, first, end = zip(*decoded.spans, strict=True)

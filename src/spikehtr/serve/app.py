@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import re
 from collections.abc import AsyncIterator
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PurePath
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -30,6 +32,7 @@ from spikehtr.serve.workbench import Workbench
 
 STATIC = Path(__file__).parent / "static"
 _log = logging.getLogger("spikehtr.serve")
+_DIGITS = 16  # of the version of the front end's files
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 415: "unsupported"}
 
 
@@ -87,21 +90,31 @@ def front_page(static: Path) -> str:
 
 
 def _version(static: Path) -> str:
-    """Sixteen digits that are others when a file of the front end is."""
+    """Digits that are others when a file of the front end is."""
     files = sorted(path for path in static.rglob("*") if path.is_file())
-    stamps = [(path.as_posix(), path.stat().st_mtime_ns, path.stat().st_size) for path in files]
-    return hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+    return _digest(static, tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in files))
+
+
+@lru_cache(maxsize=2)
+def _digest(static: Path, stamps: tuple[tuple[Path, int, int], ...]) -> str:
+    """Of names and contents. Read again only where a stamp is another."""
+    digest = hashlib.sha256()
+    for path, _, _ in stamps:
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{path.relative_to(static).as_posix()} {content}\n".encode())
+    return digest.hexdigest()[:_DIGITS]
 
 
 class _Static(StaticFiles):
     """The front end's files: for good under the address of their version, else looked at anew each time."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        version, _, rest = path.partition("/")
-        is_named = rest != "" and version == await run_in_threadpool(_version, STATIC)
-        response = await super().get_response(rest if is_named else path, scope)
+        version, *rest = PurePath(path).parts or [path]
+        is_named = bool(rest) and re.fullmatch(f"[0-9a-f]{{{_DIGITS}}}", version) is not None
+        response = await super().get_response(str(PurePath(*rest)) if is_named else path, scope)
         if response.status_code in (200, 304):
-            keep = "public, max-age=31536000, immutable" if is_named else "no-cache"
+            is_ours = is_named and version == await run_in_threadpool(_version, STATIC)
+            keep = "public, max-age=31536000, immutable" if is_ours else "no-cache"
             response.headers["Cache-Control"] = keep
         return response
 

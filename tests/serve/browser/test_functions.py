@@ -81,6 +81,17 @@ def test_the_server_s_sentences_are_shown_in_the_interface_s_language(modules: A
     ]
 
 
+def test_a_long_sentence_of_many_parts_is_translated_at_once(modules: Any) -> None:
+    """Of 40 parts, which could be taken apart in as many ways as there are subsets of them."""
+    script = """async (text) => { const { settings } = await import("/static/state.js");
+        const { said } = await import("/static/i18n/said.js");
+        settings.value = { language: "fr" };
+        return said(text); }"""
+    text = "; ".join(f"line l{number}: x{number}" for number in range(40))
+    assert modules.evaluate(script, text) == text
+    assert modules.evaluate(script, f"{text}; no line was found").endswith("aucune ligne n'a été trouvée")
+
+
 def test_shapes_stay_on_the_page_and_places_along_a_line_are_found_again(modules: Any) -> None:
     script = """async () => { const g = await import("/static/geometry.js");
         const out = [];

@@ -86,3 +86,28 @@ def test_the_grid_undoes_and_redoes_what_was_done_to_the_project(
         assert listed() == [two]
     finally:
         again.stop()
+
+
+@pytest.mark.slow
+def test_moves_that_follow_each_other_fast_are_made_one_after_the_other(
+    workbench: Callable[..., Any], new_page: Callable[..., Any]
+) -> None:
+    url = workbench(pages=3).url
+    wait_until_read(url, pages=3)
+    tab = new_page()
+    held: list[Any] = []
+    tab.route("**/api/pages/order", lambda route: held.append(route))
+    tab.goto(url)
+    tab.wait_for_selector(".card:nth-child(3)")
+    one, two, three = (page["id"] for page in ask(f"{url}/api/pages")["pages"])
+    tab.focus(f'.card[data-page="{one}"] .card-link')
+    for key in ("Right", "Right", "Left"):
+        tab.keyboard.press(f"Alt+Shift+Arrow{key}")
+    for moved in ([two, one, three], [two, three, one], [two, one, three]):
+        tab.wait_for_timeout(300)
+        (request,) = held  # the next is worked out when this one is answered
+        held.clear()
+        request.continue_()
+        until(lambda moved=moved: [p["id"] for p in ask(f"{url}/api/pages")["pages"]] == moved, "the page moved")
+    shown = "cards => cards.map(card => Number(card.dataset.page))"
+    until(lambda: tab.eval_on_selector_all(".card", shown) == [two, one, three], "shown")

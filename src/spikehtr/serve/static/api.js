@@ -73,19 +73,7 @@ async function request(method, path, body) {
   }
 }
 
-const ahead = new Map();
-/** Asks for what will be wanted once the session is open, beside it. */
-export const getAhead = (path) => {
-  const answer = send("GET", path);
-  answer.catch(() => {}); // told to who asks for it
-  ahead.set(path, answer);
-};
-
-export function get(path) {
-  const answer = ahead.get(path);
-  ahead.delete(path);
-  return answer ?? request("GET", path);
-}
+export const get = (path) => request("GET", path);
 export const post = (path, body = {}) => request("POST", path, body);
 export const patch = (path, body) => request("PATCH", path, body);
 export const put = (path, body) => request("PUT", path, body);

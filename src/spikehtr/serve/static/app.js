@@ -4,7 +4,6 @@ import { html, render, useEffect } from "./lib.js";
 import * as api from "./api.js";
 import { attempt, dialog, jobs, lastSeq, messages, needsToken, noteJob, route, say, sayError, session, settings, unsay } from "./state.js";
 import { commandsOf, isTyping } from "./keys.js";
-import { pagePath } from "./page-store.js";
 import { noteSteps, turnProject } from "./project-steps.js";
 import { t } from "./i18n/index.js";
 import { said } from "./i18n/said.js";
@@ -121,8 +120,6 @@ function hear() {
 
 let started = false;
 async function start() {
-  const { view, page } = route.value;
-  if (!started && view === "page" && Number.isFinite(page)) api.getAhead(pagePath(page));
   try {
     const opened = await api.openSession();
     settings.value = opened.settings;

@@ -9,8 +9,6 @@ import { t } from "./i18n/index.js";
 const AUTOSAVE = 1500; // ms after the last key
 const RETRY = 3000;
 
-export const pagePath = (id) => `/api/pages/${id}`;
-
 export class PageStore {
   constructor(id) {
     this.id = id;
@@ -62,7 +60,7 @@ export class PageStore {
 
   async load() {
     try {
-      this.take(await api.get(pagePath(this.id)));
+      this.take(await api.get(`/api/pages/${this.id}`));
     } catch (error) {
       this.failure.value = error;
       if (error.code === "token") sayError(error);

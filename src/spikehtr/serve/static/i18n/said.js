@@ -13,9 +13,10 @@ const patterns = (table) =>
     .sort(([one], [other]) => words(other) - words(one))
     .map(([from, to]) => [new RegExp(`^${from.split("{}").map(escaped).join("(.+)")}$`, "s"), to]);
 const TABLES = { de, fr };
+const MOST = 2000; // answers that are kept
 const made = {};
 /** Of the language of the interface; English has none. Made when first asked for. */
-const known = () => TABLES[locale.value] && (made[locale.value] ??= patterns(TABLES[locale.value]));
+const known = () => TABLES[locale.value] && (made[locale.value] ??= { patterns: patterns(TABLES[locale.value]), answers: new Map() });
 
 /** Both sides of the first `mark`, each in the language of the interface; null where nothing of them is known. */
 function onBothSides(text, mark) {
@@ -28,10 +29,22 @@ function onBothSides(text, mark) {
 
 /** What the server said in the language of the interface: fault and remedy, "file: fault", sentences within sentences. */
 export function said(text) {
-  if (!text || !known()) return text;
+  const table = known();
+  if (!text || !table) return text;
+  // A long text is taken apart at many places, and without this its last parts as often as there are ways to get to them.
+  let answer = table.answers.get(text);
+  if (answer === undefined) {
+    answer = translated(text, table.patterns);
+    if (table.answers.size >= MOST) table.answers.clear();
+    table.answers.set(text, answer);
+  }
+  return answer;
+}
+
+function translated(text, table) {
   const parts = onBothSides(text, "; ");
   if (parts) return parts;
-  for (const [pattern, to] of known()) {
+  for (const [pattern, to] of table) {
     const found = pattern.exec(text);
     if (!found) continue;
     const filled = found.slice(1);

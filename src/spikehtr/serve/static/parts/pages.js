@@ -29,7 +29,7 @@ export async function loadPages(more = false) {
   const { state, q, sort } = filter.value;
   const query = new URLSearchParams({ offset: more ? pages.value.length : 0, limit: more ? BATCH : Math.max(BATCH, Math.min(pages.value.length, 1000)), q, sort, ...(state === REMOVED ? { removed: 1 } : { state }) });
   const answer = await attempt(() => api.get(`/api/pages?${query}`));
-  if (mine !== round) return;
+  if (mine !== round || waiting) return; // after the last move they are asked for again
   batch(() => {
     loading.value = false;
     if (!answer) return;
@@ -141,26 +141,39 @@ async function setRemoved(ids, removed) {
 
 async function removeChosen(ids) {
   const change = await setRemoved(ids, true);
-  if (change) say(t("pages.removed", { count: ids.length }), { action: { label: t("undo"), run: () => turnProject("undo", change.seq) }, keep: true });
+  if (change) say(t("pages.removed", { count: ids.length }), { action: { label: t("undo"), run: () => (projectSteps.value.undo?.seq === change.seq ? turnProject("undo", change.seq) : setRemoved(ids, false)) }, keep: true });
 }
 
 const isInOrder = () => filter.value.sort === "order" && filter.value.state !== REMOVED;
 
-/** One place earlier (-1) or later (1) among the pages that are shown. */
-async function shiftPages(ids, step, focus) {
+let moves = Promise.resolve();
+let waiting = 0;
+
+/** One place earlier (-1) or later (1) among the pages that are shown; one move after the other, each where the one before has led. */
+function shiftPages(ids, step, focus) {
   if (!isInOrder()) return void say(t("pages.byOrder"));
+  waiting++;
+  moves = moves.then(() => attempt(() => movePages(ids, step, focus))).finally(() => --waiting || loadPages());
+}
+
+async function movePages(ids, step, focus) {
+  if (!isInOrder()) return;
   const moved = pages.value.slice();
   if (step > 0) moved.reverse();
   for (let at = 1; at < moved.length; at++) {
     if (ids.includes(moved[at].id) && !ids.includes(moved[at - 1].id)) [moved[at - 1], moved[at]] = [moved[at], moved[at - 1]];
   }
   if (step > 0) moved.reverse();
-  const touched = moved.filter((page, at) => page.id !== pages.value[at].id).map((page) => page.id);
+  const before = pages.value;
+  const touched = moved.filter((page, at) => page.id !== before[at].id).map((page) => page.id);
   if (!touched.length) return;
   pages.value = moved;
-  const change = await attempt(() => api.put("/api/pages/order", { pages: touched }));
-  if (change) noteSteps(change);
-  else await loadPages();
+  try {
+    noteSteps(await api.put("/api/pages/order", { pages: touched }));
+  } catch (error) {
+    pages.value = before;
+    throw error;
+  }
   if (focus) document.querySelector(`.card[data-page="${focus}"] .card-link`)?.focus();
 }
 
