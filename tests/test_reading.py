@@ -7,7 +7,10 @@ from PIL import Image
 
 from conftest import draw_line, micro
 from spikehtr import Line, Recognizer, SpikeHTR
+from spikehtr.decoding.decoders import GreedyDecoder
+from spikehtr.decoding.greedy import Decoded
 from spikehtr.errors import SpikeHTRError
+from spikehtr.results.line import Alternative
 from spikehtr.text import Charset
 from spikehtr.weights import save_model
 
@@ -46,6 +49,19 @@ def test_batches_do_not_change_what_is_read(recognizer):
             assert a.text == b.text
             assert a.confidence == pytest.approx(b.confidence)
             assert [c[2:] for c in a.characters] == [c[2:] for c in b.characters]
+
+
+def test_a_line_read_as_nothing_keeps_what_else_it_could_say(recognizer):
+    """As a search with a language model finds it."""
+    others = (Alternative("a", 0.4),)
+
+    class Unsure(GreedyDecoder):
+        def begin(self, logits, lengths):
+            return lambda: [Decoded([], [], 0.0, (), others)] * len(lengths)
+
+    recognizer.decoder = Unsure(CHARSET)
+    line = recognizer.transcribe(images()[0])
+    assert (line.text, line.characters, line.alternatives) == ("", [], others)
 
 
 def test_characters_have_confidences_and_places_in_the_image(recognizer):
