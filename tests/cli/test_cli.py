@@ -90,8 +90,6 @@ def test_inspect_draws(steps, tmp_path):
         (["inspect", __file__], "not an image"),
         (["inspekt"], "inspekt"),
         (["inspect"], "IMAGE"),
-        (["transcribe", str(SAMPLE_LINE), "-f", "page", "-f", "text"], "--format is given 2 times"),
-        (["data", "compile", "a", "-o", "b.lines", "--output", "c.lines"], "--output is given 2 times"),
     ],
 )
 def test_wrong_use_is_explained_and_exits_with_2(args, says, tmp_path):

@@ -70,9 +70,8 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize(  # all of them in one graph: test_onnx.py
-    "name", [name if name == "merge-only" else pytest.param(name, marks=pytest.mark.slow) for name in PARTS]
-)
+@pytest.mark.slow  # all of them in one graph: test_onnx.py
+@pytest.mark.parametrize("name", PARTS)
 @torch.no_grad()
 def test_a_part_s_graph_computes_what_the_part_does(name):
     function, overrides, shape, unit = PARTS[name]

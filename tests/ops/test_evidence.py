@@ -33,8 +33,8 @@ def both(coder, image, widths, monkeypatch):
     ("steps", "settings"),
     [
         (2, {}),
-        (3, {"evidence": "edge", "edge_scale": 3, "blur": 1, "density": 3}),
-        (1, {"evidence": "intensity", "gamma_density": 2.0, "theta": "fixed"}),
+        pytest.param(3, {"evidence": "edge", "edge_scale": 3, "blur": 1, "density": 3}, marks=pytest.mark.slow),
+        pytest.param(1, {"evidence": "intensity", "gamma_density": 2.0, "theta": "fixed"}, marks=pytest.mark.slow),
     ],
 )
 def test_gates_and_their_gradients_are_the_references(steps, settings, monkeypatch):

@@ -73,7 +73,8 @@ def test_outputs_and_every_gradient(steps, neuron, entry, monkeypatch):
     assert_parity(net, images, torch.tensor([5, 2]), monkeypatch, 1e-3)
 
 
-@pytest.mark.parametrize(("first", "burst"), [pytest.param(False, 1, marks=pytest.mark.slow), (True, 2)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "burst"), [(False, 1), (True, 2)])
 def test_outputs_and_every_gradient_on_a_coarse_grid(first, burst, monkeypatch):
     grid = {"encoder__stem_stride": (4, 2), "encoder__strides": ((1, 1), (2, 2), (2, 1)), "encoder__channels": (8, 12)}
     still = {"timesteps": 1, "mixer__blocks": ["LK"], "mixer__dropout": 0.0, "mixer__drop_path": 0.0}

@@ -80,7 +80,9 @@ def test_a_version_hangs_on_no_other_line(store):
     assert torch.equal(frozen.kept[row, 0].tokens, alone.kept[row, 0].tokens)
 
 
-@pytest.mark.parametrize("at", [1, 5])  # while lines are still read anew, and when all are kept
+@pytest.mark.parametrize(
+    "at", [pytest.param(1, marks=pytest.mark.slow), 5]
+)  # while lines are still read anew, and when all are kept
 def test_a_killed_run_goes_on_exactly(store, tmp_path, monkeypatch, at):
     monkeypatch.setattr("spikehtr.training.frozen.versions", lambda lines: 2)
     whole = run(store, tmp_path / "whole", **FROZEN)

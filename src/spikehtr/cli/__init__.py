@@ -18,11 +18,10 @@ from spikehtr.cli.serve import serve
 from spikehtr.cli.study import study
 from spikehtr.cli.train import train
 from spikehtr.cli.transcribe import transcribe
-from spikehtr.cli.verbs import Verbs
 from spikehtr.errors import SpikeHTRError
 from spikehtr.version import __version__
 
-app = Verbs(
+app = typer.Typer(
     name="spikehtr",
     help="Spike-HTR: a spiking transformer that reads handwriting.",
     no_args_is_help=True,

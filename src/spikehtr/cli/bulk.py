@@ -11,7 +11,6 @@ from typer.core import TyperGroup
 
 from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight, Rotate, SegmenterName, Spread, layout_options
 from spikehtr.cli.transcribe import Form
-from spikehtr.cli.verbs import Verbs
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ class _RunByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = Verbs(
+app = typer.Typer(
     cls=_RunByDefault,
     no_args_is_help=True,
     help="Read millions of pages, on a Ray cluster or on this machine. `bulk INPUT... -o DIR` is `bulk run`.",

@@ -9,7 +9,6 @@ import typer
 
 from spikehtr.cli import options
 from spikehtr.cli.progress import counting
-from spikehtr.cli.verbs import Verbs
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import write_json
 
@@ -27,7 +26,7 @@ Sources = Annotated[
     ),
 ]
 
-app = Verbs(help="Look at data, compile it, make it.", no_args_is_help=True)
+app = typer.Typer(help="Look at data, compile it, make it.", no_args_is_help=True)
 
 
 @app.command()

@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 
 from spikehtr.cli.options import AsJson, print_json, which_split, writable
 from spikehtr.cli.progress import counting
-from spikehtr.cli.verbs import Verbs
 from spikehtr.errors import SpikeHTRError
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Kinds(TyperGroup):
         return command
 
 
-app = Verbs(
+app = typer.Typer(
     cls=Kinds,
     help="Write a model for other software: onnx (onnxruntime), torch (torch.export), nir (neuromorphic), kraken.",
     no_args_is_help=True,

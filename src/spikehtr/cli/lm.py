@@ -9,12 +9,11 @@ import typer
 
 from spikehtr.cli.options import AsJson, Device, print_json, writable
 from spikehtr.cli.progress import counting
-from spikehtr.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from spikehtr.decoding.corpus import Corpus
 
-app = Verbs(help="Language models of characters, which help reading (--lm).", no_args_is_help=True)
+app = typer.Typer(help="Language models of characters, which help reading (--lm).", no_args_is_help=True)
 
 LMFile = Annotated[Path, typer.Argument(metavar="LM", help="A language model (.safetensors).")]
 KnownLM = Annotated[

@@ -12,7 +12,6 @@ import typer
 
 from spikehtr.cli.options import AsJson, Device, Rotate, Spread, layout_options, pick_device, print_json
 from spikehtr.cli.progress import counting
-from spikehtr.cli.verbs import Verbs
 from spikehtr.errors import SpikeHTRError
 from spikehtr.files import make_folder
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from spikehtr.pages.segment.score_pages import Row
     from spikehtr.pages.segment.train_network import Trainer
 
-app = Verbs(help="Line networks, which find the lines of pages (--segmenter).", no_args_is_help=True)
+app = typer.Typer(help="Line networks, which find the lines of pages (--segmenter).", no_args_is_help=True)
 
 Pages = Annotated[
     list[Path],
