@@ -158,6 +158,30 @@ def test_file_and_log_say_the_same_after_random_edits(kinds: list[str], seed: in
         assert not files.look(page)  # what we wrote is no edit from outside
 
 
+@settings(max_examples=12)
+@given(st.lists(st.sampled_from(KINDS), max_size=6), st.lists(st.sampled_from(KINDS), max_size=6), st.integers(0, 99))
+def test_a_file_that_a_kill_kept_from_being_noted_takes_back_nothing(
+    before: list[str], after: list[str], seed: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder)) as project:
+        page, rng = page_with_lines(project)[0], random.Random(seed)
+        files = PageFiles(project)
+        files.write(page)
+        for kind in before:
+            step(project, page, kind, rng)
+        noted = {name: project.row(page)[name] for name in ("written", "file_digest", "file_stamp")}
+        files.write(page)
+        project.set_page(page, **noted)
+        for kind in ["delete", *after]:
+            step(project, page, kind, rng)
+        state, last = project.log.state(page).copy(), project.log.last
+        files = PageFiles(project)
+        files.write(page)
+        assert project.log.last == last, "our own file is no edit from outside"
+        assert same(in_file(project, page), project.log.state(page))
+        assert same(project.log.state(page), state)
+
+
 def test_an_edit_from_outside_becomes_an_event_that_can_be_undone(tmp_path: Path) -> None:
     with opened(tmp_path) as project:
         page = foreign_page(project)

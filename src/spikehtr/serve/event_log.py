@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +272,14 @@ class EventLog(Database):
             for row in self.rows(sql, page, seq):
                 apply(state, inverse(unpacked(row["patch"])), None)
             return state
+
+    def states_since(self, page: int, seq: int) -> Iterator[tuple[int, PageState]]:
+        """Of each event after `seq`, the last first, the page as it was then: one state, which goes back in time."""
+        state = self.state(page).copy()
+        sql = "SELECT seq, patch FROM events WHERE page = ? AND seq > ? ORDER BY seq DESC"
+        for row in self.rows(sql, page, seq):
+            yield row["seq"], state
+            apply(state, inverse(unpacked(row["patch"])), None)
 
     def seen_at(self, page: int, part: str, name: str, version: int) -> PageState:
         """The page as someone saw it who knows a thing in this version: before the next change by a person to it."""

@@ -30,6 +30,13 @@ def merge(base: PageState, ours: PageState, theirs: PageState) -> Merged:
     return Merged(_arranged(lines, *((theirs, ours) if takes_theirs else (ours, theirs)), base), conflicts)
 
 
+def say_the_same(one: PageState, other: PageState) -> bool:
+    """As a PAGE file says it: the same lines, with the same texts and places, in the same regions and order."""
+    if one.lines.keys() != other.lines.keys() or _structure(one) != _structure(other):
+        return False
+    return all(_facts(line) == _facts(other.lines[name]) for name, line in one.lines.items())
+
+
 def _merged_line(
     base: Entity | None, ours: Entity | None, theirs: Entity | None, name: str, conflicts: list[str]
 ) -> Entity | None:

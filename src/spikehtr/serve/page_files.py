@@ -13,9 +13,10 @@ from spikehtr.data.formats import xml
 from spikehtr.data.formats.written import digest_of
 from spikehtr.data.samples import ImportReport
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.digests import sealed
+from spikehtr.pages.digests import is_intact, sealed
+from spikehtr.serve.documents import PageState
 from spikehtr.serve.http_errors import as_request_error
-from spikehtr.serve.merging import merge
+from spikehtr.serve.merging import merge, say_the_same
 from spikehtr.serve.page_parsing import parse_file, parse_root
 from spikehtr.serve.page_patching import patched
 from spikehtr.serve.project import Project, stamp_of
@@ -218,7 +219,7 @@ class PageFiles:
         row = project.row(page)
         try:
             report = ImportReport()
-            root = xml.load(file, report)
+            data, root = file.read_bytes(), xml.load(file, report)
             if root is None:
                 raise SpikeHTRError(report.problems[0].message)
             if (kind := xml.name_of(root)) != "PcGts":
@@ -228,6 +229,9 @@ class PageFiles:
             raise SpikeHTRError(f"{error}; mend it, or move it away: what was done here is kept") from None
         with project.log.transaction():
             row = project.row(page)
+            if is_intact(data) and (said := self._said_at(page, row["written"], theirs)) is not None:
+                project.set_page(page, written=said, problem=None)
+                return True
             base = project.log.state_at(page, row["written"])
             ours = project.log.state(page)
             merged = merge(base, ours, theirs)
@@ -247,6 +251,13 @@ class PageFiles:
         if patch:
             project.broadcast.tell("change", change_view(project, page, seq, patch, "outside"))
         return True
+
+    def _said_at(self, page: int, written: int, theirs: PageState) -> int | None:
+        """After which event the log said what this file says: then it is ours, and a kill came between writing and
+        noting it. Taken for an edit from outside, it would undo what was done since, such as a deleted line.
+        """
+        since = self.project.log.states_since(page, written)
+        return next((seq for seq, state in since if say_the_same(state, theirs)), None)
 
     def _keep_copy(self, file: Path) -> None:
         if ".bak" in file.suffix:
