@@ -267,19 +267,17 @@ class EventLog(Database):
     def state_at(self, page: int, seq: int) -> PageState:
         """The page as it was after the event `seq`, without versions."""
         with self.lock:
-            state = self.state(page).copy()
-            sql = "SELECT patch FROM events WHERE page = ? AND seq > ? ORDER BY seq DESC"
-            for row in self.rows(sql, page, seq):
-                apply(state, inverse(unpacked(row["patch"])), None)
+            *_, (_, state) = self.back_to(page, seq)
             return state
 
-    def states_since(self, page: int, seq: int) -> Iterator[tuple[int, PageState]]:
-        """Of each event after `seq`, the last first, the page as it was then: one state, which goes back in time."""
+    def back_to(self, page: int, seq: int) -> Iterator[tuple[int, PageState]]:
+        """The page after each event, from the last back to `seq`: one state, which goes back in time; no versions."""
         state = self.state(page).copy()
         sql = "SELECT seq, patch FROM events WHERE page = ? AND seq > ? ORDER BY seq DESC"
         for row in self.rows(sql, page, seq):
             yield row["seq"], state
             apply(state, inverse(unpacked(row["patch"])), None)
+        yield seq, state
 
     def seen_at(self, page: int, part: str, name: str, version: int) -> PageState:
         """The page as someone saw it who knows a thing in this version: before the next change by a person to it."""

@@ -219,7 +219,7 @@ class PageFiles:
         row = project.row(page)
         try:
             report = ImportReport()
-            data, root = file.read_bytes(), xml.load(file, report)
+            root = xml.load(file, report)
             if root is None:
                 raise SpikeHTRError(report.problems[0].message)
             if (kind := xml.name_of(root)) != "PcGts":
@@ -229,7 +229,7 @@ class PageFiles:
             raise SpikeHTRError(f"{error}; mend it, or move it away: what was done here is kept") from None
         with project.log.transaction():
             row = project.row(page)
-            if is_intact(data) and (said := self._said_at(page, row["written"], theirs)) is not None:
+            if is_intact(file.read_bytes()) and (said := self._said_at(page, row["written"], theirs)) is not None:
                 project.set_page(page, written=said, problem=None)
                 return True
             base = project.log.state_at(page, row["written"])
@@ -256,8 +256,8 @@ class PageFiles:
         """After which event the log said what this file says: then it is ours, and a kill came between writing and
         noting it. Taken for an edit from outside, it would undo what was done since, such as a deleted line.
         """
-        since = self.project.log.states_since(page, written)
-        return next((seq for seq, state in since if say_the_same(state, theirs)), None)
+        history = self.project.log.back_to(page, written)
+        return next((seq for seq, state in history if say_the_same(state, theirs)), None)
 
     def _keep_copy(self, file: Path) -> None:
         if ".bak" in file.suffix:
