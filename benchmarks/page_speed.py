@@ -5,14 +5,16 @@
 
 The images are read again and again until there are `--copies` pages, by `spikehtr transcribe` in a process of its own;
 the rate is that of its last four fifths. `at most` is what its cores would do if none ever waited: cores
-over the processor seconds that a page took. Stages are timed one page after another in this process, with one thread
-but for the reading of lines.
+over the processor seconds that a page took. Every PAGE file is compared with what the page gives that is read by
+itself, but for time stamps and the image's name. Stages are timed one page after another in this process, with one
+thread but for the reading of lines.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import shutil
 import statistics
@@ -80,7 +82,18 @@ def resident(pid: int) -> int:
         return 0
 
 
-def run(pages: list[Path], count: int, device: str, options: list[str]) -> None:
+def alone(pages: list[Path], device: str, lm: str | None) -> list[str]:
+    """What each page gives that is read by itself."""
+    recognizer = Recognizer.load(device=device, lm=lm)
+    return [text_of(recognizer.transcribe_page(page).to_page()) for page in pages]
+
+
+def text_of(file: str) -> str:
+    """A PAGE file without its time stamps, their digest and the name of its image."""
+    return re.sub(r"<(Created|LastChange)>[^<]*<|imageFilename=\"[^\"]*\"|<!-- spikehtr:digest=.*", "", file).rstrip()
+
+
+def run(pages: list[Path], count: int, device: str, options: list[str], expected: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         given, out = Path(folder, "in"), Path(folder, "out")
         given.mkdir()
@@ -95,9 +108,11 @@ def run(pages: list[Path], count: int, device: str, options: list[str]) -> None:
         _, said = process.communicate()
         wall = time.time() - start
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times = sorted(file.stat().st_mtime for file in out.rglob("*.xml"))
+        files = sorted(out.rglob("*.xml"))
+        times = sorted(file.stat().st_mtime for file in files)
         if process.returncode or len(times) != count:
             sys.exit(f"{len(times)} of {count} pages were read: {said.decode()[-2000:]}")
+        equal = sum(text_of(file.read_text()) == expected[n % len(pages)] for n, file in enumerate(files))
     used = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / count
     cores, first = available_cores(), len(times) // 5
     rate = (len(times) - 1 - first) / (times[-1] - times[first])
@@ -105,7 +120,7 @@ def run(pages: list[Path], count: int, device: str, options: list[str]) -> None:
     print(
         f"{count} pages: {rate:.2f} pages/s, {wall:.0f} s from start to end; {used:.3f} processor seconds a page: "
         f"at most {cores / used:.2f} pages/s on {cores} cores, of which it reached {100 * rate * used / cores:.0f} %; "
-        f"{watch.most / 1e9:.2f} GB" + ("" if busy is None else f"; GPU busy {busy:.0f} % of the time")
+        f"{watch.most / 1e9:.2f} GB; {equal} files as by themselves" + ("" if busy is None else f"; GPU busy {busy:.0f} % of the time")
     )
 
 
@@ -175,8 +190,9 @@ def main() -> None:
         if file.suffix.lower() in (".jpg", ".jpeg", ".png", ".tif")
     )
     stages(pages, device, options.lm)
+    expected = alone(pages, device, options.lm)
     for count in options.copies.split(","):
-        run(pages, int(count), device, [*more, *(["--lm", options.lm] if options.lm else [])])
+        run(pages, int(count), device, [*more, *(["--lm", options.lm] if options.lm else [])], expected)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def column_max(net: SpikeHTR) -> None:
 
 def our_mixer(net: Retsinas) -> None:
     """Spike-HTR's mixer on the CRNN's convolutions."""
-    config = Config.preset("swift").model  # 256 wide, as those
+    config = Config.preset("swift").with_overrides({"model.mixer.layout": "all-LK"}).model  # 256 wide, as those
     net.blstm, net.spiking = nn.Identity(), Mixer(config)  # type: ignore[assignment]
     net.head = nn.Linear(config.dim, net.vocab_size)
 
@@ -91,6 +91,8 @@ def our_mixer(net: Retsinas) -> None:
 
 WHOLE = {"model.reducer.mode": "none"}
 GELU = {"model.neuron": "gelu"}
+# Every row of ours but for what it changes: four blocks of large kernels.
+FOUR = {"model.mixer.blocks": ("LK",) * 4, "model.mixer.mlp_ratio": 2.5, "training.firing_target": 0.022}
 HALF = {"model.mixer.blocks": ("LK", "SR") * 2}
 Change = Callable[[Any], None]
 VARIANTS: dict[str, tuple[str, dict[str, Any], Change | None]] = {
@@ -120,7 +122,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], Change | None]] = {
 def config_of(name: str, epochs: int, seed: int, settings: list[str]) -> Config:
     preset, changes, _ = VARIANTS[name]
     config = Config.preset(preset)
-    if preset != "fine":  # everything but the network is fine's
+    if preset == "fine":
+        config = config.with_overrides(FOUR)
+    else:  # everything but the network is fine's
         ours = Config.preset("fine")
         shared = {key: value for key, value in ours.flat().items() if key.startswith(("training.", "data."))}
         for key in ("training.aux_weight", "training.kl_weight", "training.firing_penalty", "training.firing_target"):

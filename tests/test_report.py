@@ -8,7 +8,7 @@ from PIL import Image
 from spikehtr import __version__
 from spikehtr.errors import SpikeHTRError
 from spikehtr.report import Fragment, HtmlReport, environment, marked
-from spikehtr.version import code_digest
+from spikehtr.version import code_digest, training_digest
 
 HOSTILE = "<script>alert(\"1\")</script> & 'x'"
 
@@ -130,3 +130,16 @@ def test_the_digest_is_of_the_code_and_of_nothing_else(tmp_path):
     (tmp_path / "a.py").rename(tmp_path / "c.py")
     code_digest.cache_clear()
     assert code_digest(tmp_path) != before, "a name counts"
+
+
+def test_the_digest_of_training_is_of_what_trainings_follow_from(tmp_path):
+    def written(name, text):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        training_digest.cache_clear()
+        return training_digest(tmp_path)
+
+    first = written("model/a.py", "x = 1\n")
+    assert written("serve/app.py", "y = 1\n") == first
+    assert len({first, written("training/b.py", ""), written("model/a.py", "x = 2\n")}) == 3
+    assert training_digest() != code_digest()

@@ -10,11 +10,24 @@ __version__ = "0.1.0"
 MODEL_FORMAT = "spikehtr-1"  # of recognisers' files
 
 
+_TRAINING = ("baselines", "config", "data", "model", "ops", "training")
+
+
 @cache
 def code_digest(package: Path = Path(__file__).parent) -> str:
     """Of the Python code and the studies, the same wherever they are installed; the compiled parts are not in it."""
+    return _digest(package, [path for kind in ("*.py", "*.yaml") for path in package.rglob(kind)])
+
+
+@cache
+def training_digest(package: Path = Path(__file__).parent) -> str:
+    """Of what a training follows from besides its settings, lines and seed: networks that are compared share it."""
+    return _digest(package, [path for room in _TRAINING for path in (package / room).rglob("*.py")])
+
+
+def _digest(package: Path, files: list[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(path for kind in ("*.py", "*.yaml") for path in package.rglob(kind)):
+    for path in sorted(files):
         data = path.read_bytes().replace(b"\r\n", b"\n")
         digest.update(f"{path.relative_to(package).as_posix()} {len(data)}\n".encode() + data)
     return digest.hexdigest()[:12]

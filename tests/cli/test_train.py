@@ -22,7 +22,7 @@ from spikehtr.data.store import LineStore
 from spikehtr.data.synth import synthesise
 from spikehtr.evaluation.calibration import GRID, Fit
 from spikehtr.training.log import read_log
-from spikehtr.version import __version__, code_digest
+from spikehtr.version import __version__, code_digest, training_digest
 from spikehtr.weights import load_model
 
 
@@ -110,6 +110,7 @@ def test_a_model_file_tells_how_it_was_made(place, tmp_path):
     assert notes["data"]["digest"] == data["digest"] == LineStore(place / "lines.arrow").digest()
     assert notes["data"]["sources"] == ["made"]
     assert (notes["seed"], notes["code_version"], notes["code_digest"]) == (0, __version__, code_digest())
+    assert notes["training_digest"] == training_digest()
     assert f"| code | spikehtr {__version__}, code `{code_digest()}` |" in (tmp_path / "r" / "best.md").read_text()
     assert notes["epochs"] in (1, 2)
     weights = load_file(small)

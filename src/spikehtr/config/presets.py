@@ -19,7 +19,7 @@ _RECIPE = {
     "weight_decay": 0.2,
     "ema_decay": 0.999,
     "firing_penalty": 10.0,
-    "firing_target": 0.022,
+    "firing_target": 0.018,
 }
 _LINES = {
     "max_width": 1024,
@@ -102,7 +102,7 @@ TIERS: dict[str, dict[str, Any]] = {
             },
             "reducer": {"gamma": 0.4},
             "mixer": {
-                "blocks": ("LK", "LK", "LK", "LK", "LK", "LK"),
+                "blocks": ("LK", "SR", "LK", "SR", "LK", "SR"),
                 "heads": 4,
                 "mlp_ratio": 2.5,
                 "lk_kernel": 15,
@@ -135,9 +135,9 @@ TIERS: dict[str, dict[str, Any]] = {
             },
             "reducer": {"gamma": 0.4, "k": 12},
             "mixer": {
-                "blocks": ("LK", "LK", "LK", "LK"),
+                "blocks": ("LK", "SR", "LK", "SR", "LK", "SR"),
                 "heads": 6,
-                "mlp_ratio": 2.5,
+                "mlp_ratio": 2.0,
                 "lk_kernel": 15,
                 "lk_expansion": 1.0,
                 "neurons": "alone",

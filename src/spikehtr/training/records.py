@@ -14,7 +14,7 @@ from spikehtr.data.store import LineStore
 from spikehtr.files import whole_file
 from spikehtr.report import environment
 from spikehtr.training.datasets import TrainingSets
-from spikehtr.version import __version__, code_digest
+from spikehtr.version import __version__, code_digest, training_digest
 from spikehtr.weights import Loaded
 
 CARD, DATA, ENVIRONMENT = "best.md", "data.json", "environment.json"
@@ -43,7 +43,7 @@ def provenance(data: dict[str, Any], start: Path | None) -> dict[str, Any]:
     """What the model file's header keeps of a run's making, beside its scores."""
     kept = {name: data[name] for name in ("sources", "digest", "trained_on", "validated_on")}
     kept["sources"] = [Path(str(source)).name for source in kept["sources"]]  # names, not the maker's folders
-    program = {"code_version": __version__, "code_digest": code_digest()}
+    program = {"code_version": __version__, "code_digest": code_digest(), "training_digest": training_digest()}
     return {"data": kept, **program, "started_from": start.name if start else None}
 
 
