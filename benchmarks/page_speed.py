@@ -120,7 +120,8 @@ def run(pages: list[Path], count: int, device: str, options: list[str], expected
     print(
         f"{count} pages: {rate:.2f} pages/s, {wall:.0f} s from start to end; {used:.3f} processor seconds a page: "
         f"at most {cores / used:.2f} pages/s on {cores} cores, of which it reached {100 * rate * used / cores:.0f} %; "
-        f"{watch.most / 1e9:.2f} GB; {equal} files as by themselves" + ("" if busy is None else f"; GPU busy {busy:.0f} % of the time")
+        f"{watch.most / 1e9:.2f} GB; {equal} files as by themselves"
+        + ("" if busy is None else f"; GPU busy {busy:.0f} % of the time")
     )
 
 
