@@ -7,7 +7,7 @@ from PIL import Image
 
 from conftest import draw_line, micro
 from spikehtr import Line, Recognizer, SpikeHTR
-from spikehtr.decoding.decoders import GreedyDecoder
+from spikehtr.decoding.decoders import Begun, GreedyDecoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.errors import SpikeHTRError
 from spikehtr.results.line import Alternative
@@ -57,7 +57,7 @@ def test_a_line_read_as_nothing_keeps_what_else_it_could_say(recognizer):
 
     class Unsure(GreedyDecoder):
         def begin(self, logits, lengths):
-            return lambda: [Decoded([], [], 0.0, (), others)] * len(lengths)
+            return Begun(lambda: lambda: [Decoded("", [], [], [], 0.0, (), others)] * len(lengths))
 
     recognizer.decoder = Unsure(CHARSET)
     line = recognizer.transcribe(images()[0])

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple, Self
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from spikehtr.errors import SpikeHTRError
 
 BLANK = 0  # the CTC blank's label, everywhere
@@ -60,6 +63,7 @@ class Charset:
 
     characters: tuple[str, ...]
     _labels: dict[str, int] = field(init=False, repr=False, compare=False)
+    _codes: NDArray[np.uint32] = field(init=False, repr=False, compare=False)  # of labels, as Unicode has them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "characters", tuple(self.characters))  # a list, from JSON say, will do
@@ -71,6 +75,7 @@ class Charset:
             twice = sorted({c for c in self.characters if self.characters.count(c) > 1})
             raise SpikeHTRError(f"characters given twice in a charset: {show(twice)}")
         object.__setattr__(self, "_labels", labels)
+        object.__setattr__(self, "_codes", np.array([0, *map(ord, self.characters)], "<u4"))
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Self:
@@ -97,6 +102,10 @@ class Charset:
     def decode(self, frames: Sequence[int]) -> str:
         """Collapse repeats, drop blanks (the map B of Eq. 2): one label a frame -> text."""
         return "".join(span.character for span in self.decode_spans(frames))
+
+    def text_of(self, labels: ArrayLike) -> str:
+        """A character each: for many labels at once."""
+        return self._codes[np.asarray(labels, np.int64)].tobytes().decode("utf-32-le", "surrogatepass")
 
     def decode_spans(self, frames: Sequence[int]) -> list[CharacterSpan]:
         """As `decode`, with the frame range of each character."""

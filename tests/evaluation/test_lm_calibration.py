@@ -9,7 +9,6 @@ from spikehtr.decoding.beam import Choices
 from spikehtr.decoding.confidence import AROUND, Calibration, evidence_of
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.evaluation.lm_calibration import cross_fitted_errors, fit_calibration
-from spikehtr.text import CharacterSpan
 
 TRUE = Calibration(search=0.5, frame=0.2, around=0.3, bias=0.4)
 
@@ -28,8 +27,7 @@ def drawn(lines: int, seed: int, calibration: Calibration = TRUE) -> tuple[list[
         choices = Choices(spans, np.tile(np.int32([1, 2]), (size, 1)), log_probs, log_weights, np.zeros(size, np.int64))
         right = generator.random(size) < calibration.confidences(evidence_of(choices, [size]))
         references.append("".join("a" if is_right else "b" for is_right in right))
-        text = [CharacterSpan("a", *span) for span in spans.tolist()]
-        found.append(Decoded(text, [1.0] * size, 1.0, choices=choices))
+        found.append(Decoded("a" * size, *spans.T.tolist(), [1.0] * size, 1.0, choices=choices))
     return references, found
 
 

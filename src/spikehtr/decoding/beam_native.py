@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +61,14 @@ def search_native(
     candidates: Candidates, scorer: Scorer, options: BeamOptions, calibration: Calibration | None = None
 ) -> NativeSearch:
     """As `search_reference` and then `judge`, for candidates on the host."""
+    return prepare_search(candidates, scorer, options, calibration)(torch.get_num_threads())
+
+
+def prepare_search(
+    candidates: Candidates, scorer: Scorer, options: BeamOptions, calibration: Calibration | None = None
+) -> Callable[[int], NativeSearch]:
+    """`search_native` as a function of the number of threads, which does nothing in Python but call into C: another
+    thread that runs it takes next to nothing from Python."""
     from spikehtr.readers.cpu.library import library
 
     lines, frames, count = candidates.log_probs.shape
@@ -84,8 +93,7 @@ def search_native(
     given = {"log_probs": log_probs, "labels": labels, "lengths": lengths, "settings": settings}
     given |= out._asdict() | _automaton(scorer)
     found = library()
-    found.use_threads(torch.get_num_threads())
-    found.call(
+    call = found.prepare(
         "beam",
         **{name: values.ctypes.data for name, values in given.items()},
         lines=lines,
@@ -97,7 +105,14 @@ def search_native(
         start=scorer.start,
         reach=scorer.model.order - 1 if scorer.model else 0,
     )
-    return out
+
+    def run(threads: int) -> NativeSearch:
+        found.use_threads(threads)
+        call()
+        given.clear()  # what C was shown was kept until here
+        return out
+
+    return run
 
 
 def _automaton(scorer: Scorer) -> dict[str, NDArray[np.generic]]:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from functools import cache, cached_property
-from itertools import accumulate, pairwise
+from functools import cache, cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spikehtr.assets import LANGUAGE_MODEL
 from spikehtr.decoding.beam import BeamOptions, Candidates, Choices, Scorer, SearchedLine, search_reference
-from spikehtr.decoding.beam_native import NativeSearch, search_native
+from spikehtr.decoding.beam_native import NativeSearch, prepare_search, search_native
 from spikehtr.decoding.beam_torch import DeviceScorer, search_on_device
 from spikehtr.decoding.confidence import LEAST, Calibration, Judged, Sureness, judge, shares_of
 from spikehtr.decoding.greedy import Decoded, best_frames, decode_frames
@@ -27,18 +27,36 @@ from spikehtr.decoding.records import records
 from spikehtr.errors import SpikeHTRError
 from spikehtr.ops.host_copy import HostCopy
 from spikehtr.results.line import Alternative
-from spikehtr.text import CharacterSpan, Charset
+from spikehtr.text import Charset
 
 NO_MODEL, BUNDLED = "none", "bundled"
 
 
+class Begun:
+    """A batch on its way: on the device, then searched beside the host, then made into lines."""
+
+    def __init__(self, search: Callable[[], Callable[[], list[Decoded]]]) -> None:
+        """`search` waits for the device and begins to search; what it gives waits for that."""
+        self._search = search
+        self._finish: Callable[[], list[Decoded]] | None = None
+
+    def search(self) -> None:
+        if self._finish is None:
+            self._finish = self._search()
+
+    def __call__(self) -> list[Decoded]:
+        self.search()
+        assert self._finish is not None
+        return self._finish()
+
+
 class Decoder(Protocol):
-    """`begin` asks for what it needs of a batch and gives a function that waits for it and decodes."""
+    """`begin` asks the device for what it needs of a batch; what it gives is called for the lines."""
 
     charset: Charset
     temperature: float  # that the logits are divided by
 
-    def begin(self, logits: Tensor, lengths: Tensor) -> Callable[[], list[Decoded]]: ...
+    def begin(self, logits: Tensor, lengths: Tensor) -> Begun: ...
 
 
 class GreedyDecoder:
@@ -47,9 +65,9 @@ class GreedyDecoder:
     def __init__(self, charset: Charset, temperature: float = 1.0) -> None:
         self.charset, self.temperature = charset, temperature
 
-    def begin(self, logits: Tensor, lengths: Tensor) -> Callable[[], list[Decoded]]:
+    def begin(self, logits: Tensor, lengths: Tensor) -> Begun:
         frames = best_frames(logits / self.temperature, lengths)
-        return lambda: decode_frames(frames, self.charset)
+        return Begun(lambda: lambda: decode_frames(frames, self.charset))
 
 
 class BeamDecoder:
@@ -65,7 +83,6 @@ class BeamDecoder:
         self.charset, self.model, self.temperature = charset, model, temperature
         self.options = options or tuned_options(model)
         self.scorer = Scorer(model, model.tokens_of(charset))
-        self._codes = np.array([0, *map(ord, charset.characters)], "<u4")  # of labels, as Unicode has them
         self.calibration = fitted_calibration(model) or Calibration()
 
     @cached_property
@@ -91,25 +108,28 @@ class BeamDecoder:
         out = []
         for line in lines:
             assert line.choices is not None
-            raw = shares_of(line.choices)[np.arange(len(line.spans)), line.choices.chosen]
+            raw = shares_of(line.choices)[np.arange(len(line.text)), line.choices.chosen]
             both = np.stack([raw, line.confidences], 1).astype(np.float32)  # [C, 2]
             out.append(Sureness(line.text, both, both.sum(0) / max(1, len(both))))
         return out
 
-    def begin(self, logits: Tensor, lengths: Tensor) -> Callable[[], list[Decoded]]:
+    def begin(self, logits: Tensor, lengths: Tensor) -> Begun:
         candidates = Candidates.of(logits / self.temperature, lengths, self.options)
         if candidates.log_probs.is_cuda and not _has_native():
             scorer = DeviceScorer(self.scorer, candidates.log_probs.device)
-            return lambda: self.decoded(search_on_device(candidates, scorer, self.scorer, self.options))
+            found = partial(search_on_device, candidates, scorer, self.scorer, self.options)
+            return Begun(lambda: lambda: self.decoded(found()))
         copies = [HostCopy(part) for part in candidates]
 
         def host() -> Candidates:
             return Candidates(*(copy.wait() for copy in copies))
 
-        if not logits.is_cuda:
-            return lambda: self.search(host())
-        begun = self._beside.submit(lambda: search_native(host(), self.scorer, self.options, self.calibration))
-        return lambda: self.decoded_native(begun.result())
+        def begin_search() -> Callable[[], list[Decoded]]:
+            run = prepare_search(host(), self.scorer, self.options, self.calibration)
+            begun = self._beside.submit(run, max(1, torch.get_num_threads() - 1))  # and one for the host
+            return lambda: self.decoded_native(begun.result())
+
+        return Begun(begin_search if logits.is_cuda else lambda: lambda: self.search(host()))
 
     def search(self, candidates: Candidates) -> list[Decoded]:
         """For candidates on the host."""
@@ -123,32 +143,38 @@ class BeamDecoder:
             return []
         sizes = [len(line.choices.chosen) for line in lines]
         choices = Choices.joined([line.choices for line in lines])
-        texts = [self._texts([h.score for h in line.hypotheses]) for line in lines]
-        others = [
-            tuple(Alternative(self._text(line.hypotheses[place].labels), share) for place, share in found)
-            for line, found in zip(lines, texts, strict=True)
+        scores = np.full((len(lines), max(1, self.options.best)), -np.inf)
+        for row, line in enumerate(lines):
+            scores[row, : len(line.hypotheses)] = [h.score for h in line.hypotheses]
+        shares = self._shares(scores)
+        rows, columns = _worth_naming(shares)
+        named = [
+            Alternative(self.charset.text_of(lines[row].hypotheses[place].labels), float(shares[row, place]))
+            for row, place in zip(rows.tolist(), columns.tolist(), strict=True)
         ]
-        return self._made(sizes, choices, judge(choices, sizes, self.calibration), others)
+        judged = judge(choices, sizes, self.calibration)
+        return self._made(sizes, choices, judged, _by_line(named, rows, len(lines)))
 
     def decoded_native(self, found: NativeSearch) -> list[Decoded]:
         """What C has found and judged."""
-        every = self._text(found.all_labels)
-        others, first = [], 0
-        for scores, sizes in zip(found.scores[..., 0].tolist(), found.text_lengths.tolist(), strict=True):
-            ends = list(accumulate(sizes, lambda end, size: end + max(0, size), initial=first))
-            there = [score for score, size in zip(scores, sizes, strict=True) if size >= 0]
-            named = self._texts(there)
-            others.append(tuple(Alternative(every[ends[n] : ends[n + 1]], share) for n, share in named))
-            first = ends[-1]
-        return self._made(found.sizes, found.choices(), found.judged(), others)
+        every = self.charset.text_of(found.all_labels)
+        there = found.text_lengths >= 0
+        sizes = found.text_lengths.clip(0)
+        ends = sizes.cumsum().reshape(sizes.shape)
+        shares = self._shares(np.where(there, found.scores[..., 0], -np.inf))
+        rows, columns = _worth_naming(shares)
+        begins, ends = (ends - sizes)[rows, columns].tolist(), ends[rows, columns].tolist()
+        texts = [every[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        named = records(Alternative, texts, shares[rows, columns].tolist())
+        return self._made(found.sizes, found.choices(), found.judged(), _by_line(named, rows, len(shares)))
 
     def _made(
         self, sizes: Sequence[int], choices: Choices, judged: Judged, texts: Sequence[tuple[Alternative, ...]]
     ) -> list[Decoded]:
         """Of all characters of all lines at once: a GPU reads lines faster than they could be looked at one by one."""
         sure = judged.confidences.tolist()
-        characters = self._text(choices.labels[np.arange(len(sure)), choices.chosen])
-        spans = records(CharacterSpan, characters, *choices.spans.T.tolist())
+        characters = self.charset.text_of(choices.labels[np.arange(len(sure)), choices.chosen])
+        starts, frames_after = choices.spans.T.tolist() if sure else ([], [])
         names = ["", *self.charset.characters]  # the blank: it may well not be there
         named = records(Alternative, [names[label] for label in judged.labels.tolist()], judged.shares.tolist())
         others: list[tuple[Alternative, ...]] = [()] * len(sure)
@@ -160,19 +186,32 @@ class BeamDecoder:
         for own_texts, own_choices, size in zip(texts, choices.split(sizes), sizes, strict=True):
             own = slice(first, first := first + size)
             mean = sum(sure[own]) / max(1, size)
-            out.append(Decoded(spans[own], sure[own], mean, tuple(others[own]), own_texts, own_choices))
+            found = characters[own], starts[own], frames_after[own], sure[own], mean, tuple(others[own])
+            out.append(Decoded(*found, own_texts, own_choices))
         return out
 
-    def _text(self, labels: ArrayLike) -> str:
-        """Of any number of labels at once."""
-        return self._codes[np.asarray(labels, np.int64)].tobytes().decode("utf-32-le", "surrogatepass")
-
-    def _texts(self, scores: Sequence[float]) -> list[tuple[int, float]]:
-        """Which other texts of a line are worth naming, likeliest first, and their shares; the first is the line's."""
+    def _shares(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of a line's texts among all that were found: [B, N] -> [B, N]; -inf where there is no such text."""
         slope = self.calibration.search + self.calibration.frame + self.calibration.around
-        weights = [math.exp((score - scores[0]) * slope) for score in scores]
-        total = math.fsum(weights)
-        return [(n, weight / total) for n, weight in enumerate(weights) if n and weight >= LEAST * total]
+        found = np.isfinite(scores)
+        behind = np.subtract(scores, scores[:, :1], out=np.zeros_like(scores), where=found)
+        weights = np.exp(behind * slope) * found
+        shares: NDArray[np.float64] = weights / np.maximum(weights.sum(1, keepdims=True), np.finfo(np.float64).tiny)
+        return shares
+
+
+def _worth_naming(shares: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Lines and places of texts beside the first, which is the line's own."""
+    worth = shares >= LEAST
+    worth[:, 0] = False
+    rows, columns = np.nonzero(worth)
+    return rows, columns
+
+
+def _by_line(named: Sequence[Alternative], rows: NDArray[np.int64], lines: int) -> list[tuple[Alternative, ...]]:
+    """Those of each line, of a list line after line."""
+    ends = np.searchsorted(rows, np.arange(lines), side="right").tolist()
+    return [tuple(named[begin:end]) for begin, end in pairwise([0, *ends])]
 
 
 def tuned_options(

@@ -21,7 +21,9 @@ from spikehtr.text import BLANK, CharacterSpan, Charset
 class Decoded(NamedTuple):
     """A line as decoded from its frames."""
 
-    spans: list[CharacterSpan]  # characters and the frames [start, end) that spelled them
+    text: str  # a character of the charset each
+    starts: list[int]  # of each character, the first of the frames that spelled it
+    ends: list[int]  # and the frame after the last
     confidences: list[float]  # of each character: the highest probability among its frames
     confidence: float  # of the line: the mean of its characters', spaces too; 0 where nothing was read
     # Only a search with a language model knows these:
@@ -30,8 +32,8 @@ class Decoded(NamedTuple):
     choices: Choices | None = None  # what confidences at any temperature follow from
 
     @property
-    def text(self) -> str:
-        return "".join(span.character for span in self.spans)
+    def spans(self) -> list[CharacterSpan]:
+        return records(CharacterSpan, self.text, self.starts, self.ends)
 
 
 class Frames(NamedTuple):
@@ -68,13 +70,14 @@ def decode_frames(frames: Frames, charset: Charset) -> list[Decoded]:
     row, first, last, best, chosen = first[said] // (size + 1), first[said], last[said], best[said], chosen[said]
     if chosen.size and not 0 < chosen.min() <= chosen.max() < len(charset):
         raise SpikeHTRError(f"label {chosen.max()} is outside a charset of {len(charset)} labels")
-    names = charset.characters
-    characters = [names[label - 1] for label in chosen.tolist()]
-    offsets = row * (size + 1)
-    spans = records(CharacterSpan, characters, (first - offsets).tolist(), (last - offsets).tolist())
+    text, offsets = charset.text_of(chosen), row * (size + 1)
+    starts, ends = (first - offsets).tolist(), (last - offsets).tolist()
     sure = list(map(math.exp, best.tolist()))
     bounds = np.searchsorted(row, np.arange(count + 1)).tolist()
-    return [Decoded(spans[a:b], own := sure[a:b], math.fsum(own) / max(1, b - a)) for a, b in pairwise(bounds)]
+    return [
+        Decoded(text[a:b], starts[a:b], ends[a:b], own := sure[a:b], math.fsum(own) / max(1, b - a))
+        for a, b in pairwise(bounds)
+    ]
 
 
 def decode_greedy(logits: Tensor, lengths: Tensor, charset: Charset) -> list[Decoded]:

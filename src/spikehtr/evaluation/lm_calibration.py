@@ -102,7 +102,7 @@ def _judge(references: Sequence[str], lines: Sequence[Decoded]) -> _Judged:
 
 def _evidence(line: Decoded) -> Floats:
     assert line.choices is not None
-    return evidence_of(line.choices, [len(line.spans)])
+    return evidence_of(line.choices, [len(line.text)])
 
 
 def _log_loss(log_sure: Tensor, right: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Lines of many requests and pages, read together: dynamic batching with a bounded queue.
 
-One thread takes what waits, the urgent first, and reads it in batches of like width. A line's text does not depend on
-the lines beside it, so that the result is what a direct reader gives.
+What waits is read in batches, the urgent first. A line's text does not depend on the lines beside it, so that the
+result is what a direct reader gives. The CPU engine shares its threads out over the lines of several calls, so it is
+given a second batch while it has a first: cores go on while answers are sent and new requests come.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 4096  # lines of requests
 _ROUND = 4  # batches taken at a time: enough to sort by width, few enough that an urgent line does not wait long
+_SIDE_BY_SIDE = 2  # calls at a time of a reader that allows it
 _LINGER = 0.004  # seconds in which more lines may come to fill a batch
 
 
@@ -50,15 +52,22 @@ class LinePool:
         self.lines_read = 0
         self.batches = 0
         self.seconds = 0.0  # of reading
-        self._thread = threading.Thread(target=self._work, name="reading lines", daemon=True)
-        self._thread.start()
+        self._since = 0.0  # when the first of what is being read now was begun
+        self._reading: list[LineReader] = []  # of each call that goes on
+        self._threads = [
+            threading.Thread(target=self._work, name=f"reading lines {number}", daemon=True)
+            for number in range(_SIDE_BY_SIDE)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Read what waits, then end."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     @property
     def waiting(self) -> int:
@@ -105,57 +114,85 @@ class LinePool:
     def _work(self) -> None:
         while True:
             with self._wake:
-                while not (self._urgent or self._later or self._stopping):
+                while not self._ready():
+                    if self._stopping and not (self._urgent or self._later):
+                        return
                     self._wake.wait()
-                if not (self._urgent or self._later):
-                    return
-                if not self._stopping and self._count() < self._wanted():
+                if not self._reading and not self._stopping and self._count() < self._batch(self._next()):
                     self._wake.wait(_LINGER)
-                taken = self._take()
+                taken = self._take() if self._ready() else []
+                if taken:
+                    self._begin(taken[0][0].reader)
             if taken:
                 self._read(taken)
+
+    def _ready(self) -> bool:
+        """Whether there is something to read now: any line, or beside another call a whole batch."""
+        if not (self._urgent or self._later):
+            return False
+        reader = self._next()
+        if not self._reading:
+            return True
+        return _shares(reader) and self._reading == [reader] and self._count() >= self._batch(reader)
+
+    def _next(self) -> LineReader:
+        return (self._urgent or self._later)[0].reader
 
     def _count(self) -> int:
         return sum(ticket.left for queue in (self._urgent, self._later) for ticket in queue)
 
-    def _wanted(self) -> int:
-        queue = self._urgent or self._later
-        return queue[0].reader.reader.batch_size
+    def _batch(self, reader: LineReader) -> int:
+        return reader.reader.batch_size
 
     def _take(self) -> list[tuple[Ticket, int]]:
         """The next lines, all for one reader."""
         taken: list[tuple[Ticket, int]] = []
-        reader: LineReader | None = None
+        reader = self._next()
+        most = self._batch(reader) * (1 if _shares(reader) else _ROUND)
         for queue in (self._urgent, self._later):
-            for ticket in list(queue):
-                if reader is None:
-                    reader = ticket.reader
-                if ticket.reader is not reader:
-                    continue
-                room = reader.reader.batch_size * _ROUND - len(taken)
-                count = min(room, ticket.left)
+            for ticket in [ticket for ticket in queue if ticket.reader is reader]:
+                count = min(most - len(taken), ticket.left)
                 taken += [(ticket, ticket.next + offset) for offset in range(count)]
                 ticket.next += count
                 if ticket.left == 0:
                     queue.remove(ticket)
         return taken
 
+    def _begin(self, reader: LineReader) -> None:
+        if not self._reading:
+            self._since = time.perf_counter()
+        self._reading.append(reader)
+
+    def _end(self, reader: LineReader) -> None:
+        with self._wake:
+            self._reading.remove(reader)
+            now = time.perf_counter()
+            self.seconds += now - self._since
+            self._since = now
+            self._wake.notify_all()
+
     def _read(self, taken: list[tuple[Ticket, int]]) -> None:
-        began = time.perf_counter()
+        reader = taken[0][0].reader
+        batches = max(1, round(len(taken) / self._batch(reader)))
         try:
-            reader = taken[0][0].reader
-            batches = max(1, round(len(taken) / reader.reader.batch_size))
-            lines = reader.read_lines([ticket.lines[index] for ticket, index in taken], -(-len(taken) // batches))
+            try:
+                lines = reader.read_lines([ticket.lines[index] for ticket, index in taken], -(-len(taken) // batches))
+            finally:
+                self._end(reader)
         except Exception as error:  # whoever asked is told; the thread goes on
             for ticket in {id(ticket): ticket for ticket, _ in taken}.values():
-                self.cancel(ticket) if ticket.done.done() else self._fail(ticket, error)
+                self._fail(ticket, error)
             return
-        self.seconds += time.perf_counter() - began
-        self.lines_read += len(lines)
-        self.batches += batches
-        for (ticket, index), line in zip(taken, lines, strict=True):
-            ticket.found[index] = line
-            if len(ticket.found) == len(ticket.lines) and not ticket.done.cancelled():
+        done = []
+        with self._wake:
+            self.lines_read += len(lines)
+            self.batches += batches
+            for (ticket, index), line in zip(taken, lines, strict=True):
+                ticket.found[index] = line
+                if len(ticket.found) == len(ticket.lines):
+                    done.append(ticket)
+        for ticket in done:
+            if ticket.done.set_running_or_notify_cancel():
                 ticket.done.set_result([ticket.found[place] for place in range(len(ticket.lines))])
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
@@ -163,4 +200,12 @@ class LinePool:
             for queue in (self._urgent, self._later):
                 if ticket in queue:
                     queue.remove(ticket)
-        ticket.done.set_exception(error)
+            if not ticket.done.done():
+                ticket.done.set_exception(error)
+
+
+def _shares(reader: LineReader) -> bool:
+    """Whether several threads may call it at once, and gain by it."""
+    from spikehtr.readers.cpu.engine import Engine
+
+    return isinstance(reader.reader, Engine)

@@ -7,8 +7,9 @@ the recogniser reads with the reference.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from ctypes import POINTER, Structure, byref, c_float, c_int, c_void_p
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -121,6 +122,11 @@ class Library:
     def call(self, name: str, **fields: Any) -> None:
         function, structure = self._functions[name]
         function(byref(structure(**fields)))
+
+    def prepare(self, name: str, **fields: Any) -> Callable[[], None]:
+        """What `call` would do, for later; what the fields point to has to be kept until then."""
+        function, structure = self._functions[name]
+        return partial(function, byref(structure(**fields)))
 
     def product(self, weights: Weights, source: Structure, mode: int, out: int, sums: int | None) -> None:
         self._product(byref(weights), byref(source), mode, out, sums, self.threads)
