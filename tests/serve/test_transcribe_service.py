@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import random
 import struct
 import threading
 import warnings
@@ -24,7 +25,7 @@ from spikehtr.recognizer import Recognizer
 from spikehtr.results.page import Page
 from spikehtr.serve.http_errors import RequestError
 from spikehtr.serve.limits import Limits
-from spikehtr.serve.line_pool import LinePool
+from spikehtr.serve.line_pool import LinePool, _shares
 from spikehtr.serve.openapi import DESCRIPTION
 from spikehtr.serve.security import Access
 from spikehtr.serve.transcribe_service import _WRITERS
@@ -251,6 +252,48 @@ def test_requests_that_are_given_up_and_other_models_leave_those_beside_them_alo
     pool.stop()
     assert dropped.done.cancelled()
     assert pool.lines_read == 7
+
+
+def test_calls_side_by_side_give_each_its_own_lines() -> None:
+    """Tickets of all sizes, of which some are parted over two calls and some given up."""
+    chance, reader = random.Random(3), Recognizer.load(small_model())
+    lines = [reader.fit(Image.fromarray(draw_line("words and more of them"[:count]))) for count in range(3, 23)]
+    expected = {id(line): read.text for line, read in zip(lines, reader.read_lines(lines), strict=True)}
+    seen: list[int] = []
+    read, at_once, lock = reader.read_lines, 0, threading.Lock()
+
+    def counted(*args: object) -> object:
+        nonlocal at_once
+        with lock:
+            at_once += 1
+            seen.append(at_once)
+        try:
+            return read(*args)  # type: ignore[arg-type]
+        finally:
+            with lock:
+                at_once -= 1
+
+    reader.read_lines = counted  # type: ignore[assignment, method-assign]
+    pool = LinePool()
+
+    def client(seed: int) -> int:
+        chance, done = random.Random(seed), 0
+        for _ in range(6):
+            own = chance.choices(lines, k=chance.randint(1, 25))
+            ticket = pool.submit(reader, own, urgent=chance.random() < 0.5)
+            if chance.random() < 0.2:
+                pool.cancel(ticket)
+                continue
+            assert [line.text for line in ticket.done.result(60)] == [expected[id(line)] for line in own]
+            done += len(own)
+        return done
+
+    with ThreadPoolExecutor(8) as threads:
+        done = sum(threads.map(client, [chance.randrange(10**6) for _ in range(8)]))
+    pool.stop()
+    assert pool.lines_read >= done
+    assert max(seen) == (2 if _shares(reader) else 1)
+    assert pool.waiting == 0
 
 
 def test_a_fault_while_reading_reaches_who_asked_and_the_pool_goes_on() -> None:
