@@ -6,8 +6,8 @@
 The images are read again and again until there are `--copies` pages, by `spikehtr transcribe` in a process of its own;
 the rate is that of its last four fifths. `at most` is what its cores would do if none ever waited: cores
 over the processor seconds that a page took. Every PAGE file is compared with what the page gives that is read by
-itself, but for time stamps and the image's name. Stages are timed one page after another in this process, with one
-thread but for the reading of lines.
+itself, but for time stamps and the image's name (not with more options of `transcribe`). Stages are timed one page
+after another in this process, with one thread but for the reading of lines.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def text_of(file: str) -> str:
     return re.sub(r"<(Created|LastChange)>[^<]*<|imageFilename=\"[^\"]*\"|<!-- spikehtr:digest=.*", "", file).rstrip()
 
 
-def run(pages: list[Path], count: int, device: str, options: list[str], expected: list[str]) -> None:
+def run(pages: list[Path], count: int, device: str, options: list[str], expected: list[str] | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         given, out = Path(folder, "in"), Path(folder, "out")
         given.mkdir()
@@ -112,7 +112,10 @@ def run(pages: list[Path], count: int, device: str, options: list[str], expected
         times = sorted(file.stat().st_mtime for file in files)
         if process.returncode or len(times) != count:
             sys.exit(f"{len(times)} of {count} pages were read: {said.decode()[-2000:]}")
-        equal = sum(text_of(file.read_text()) == expected[n % len(pages)] for n, file in enumerate(files))
+        equal = ""
+        if expected is not None:
+            same = sum(text_of(file.read_text()) == expected[n % len(pages)] for n, file in enumerate(files))
+            equal = f"; {same} files as by themselves"
     used = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / count
     cores, first = available_cores(), len(times) // 5
     rate = (len(times) - 1 - first) / (times[-1] - times[first])
@@ -120,8 +123,7 @@ def run(pages: list[Path], count: int, device: str, options: list[str], expected
     print(
         f"{count} pages: {rate:.2f} pages/s, {wall:.0f} s from start to end; {used:.3f} processor seconds a page: "
         f"at most {cores / used:.2f} pages/s on {cores} cores, of which it reached {100 * rate * used / cores:.0f} %; "
-        f"{watch.most / 1e9:.2f} GB; {equal} files as by themselves"
-        + ("" if busy is None else f"; GPU busy {busy:.0f} % of the time")
+        f"{watch.most / 1e9:.2f} GB{equal}" + ("" if busy is None else f"; GPU busy {busy:.0f} % of the time")
     )
 
 
@@ -191,7 +193,7 @@ def main() -> None:
         if file.suffix.lower() in (".jpg", ".jpeg", ".png", ".tif")
     )
     stages(pages, device, options.lm)
-    expected = alone(pages, device, options.lm)
+    expected = None if more else alone(pages, device, options.lm)
     for count in options.copies.split(","):
         run(pages, int(count), device, [*more, *(["--lm", options.lm] if options.lm else [])], expected)
 

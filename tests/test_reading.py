@@ -1,4 +1,6 @@
+import gc
 import re
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from spikehtr import Line, Recognizer, SpikeHTR
 from spikehtr.decoding.decoders import Begun, GreedyDecoder
 from spikehtr.decoding.greedy import Decoded
 from spikehtr.errors import SpikeHTRError
+from spikehtr.readers.line_reader import _uncollected
 from spikehtr.results.line import Alternative
 from spikehtr.text import Charset
 from spikehtr.weights import save_model
@@ -62,6 +65,23 @@ def test_a_line_read_as_nothing_keeps_what_else_it_could_say(recognizer):
     recognizer.decoder = Unsure(CHARSET)
     line = recognizer.transcribe(images()[0])
     assert (line.text, line.characters, line.alternatives) == ("", [], others)
+
+
+def test_several_threads_that_read_leave_the_garbage_collector_as_it_was():
+    assert gc.isenabled()
+    with ExitStack() as first:
+        first.enter_context(_uncollected)
+        with _uncollected:
+            first.close()  # the first to come is the first to go
+            assert not gc.isenabled()
+        assert gc.isenabled()
+    gc.disable()
+    try:
+        with _uncollected:
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_characters_have_confidences_and_places_in_the_image(recognizer):

@@ -1,11 +1,12 @@
 import base64
+from pathlib import Path
 
 import pytest
 from lxml import html as parser
 from matplotlib.figure import Figure
 from PIL import Image
 
-from spikehtr import __version__
+from spikehtr import __version__, version
 from spikehtr.errors import SpikeHTRError
 from spikehtr.report import Fragment, HtmlReport, environment, marked
 from spikehtr.version import code_digest, training_digest
@@ -141,5 +142,8 @@ def test_the_digest_of_training_is_of_what_trainings_follow_from(tmp_path):
 
     first = written("model/a.py", "x = 1\n")
     assert written("serve/app.py", "y = 1\n") == first
-    assert len({first, written("training/b.py", ""), written("model/a.py", "x = 2\n")}) == 3
+    seen = {first, written("training/b.py", ""), written("model/a.py", "x = 2\n"), written("text.py", "z = 1\n")}
+    assert len(seen) == 4
     assert training_digest() != code_digest()
+    package = Path(version.__file__).parent
+    assert all((package / name).exists() for name in (*version._TRAINING, *version._TRAINING_FILES))

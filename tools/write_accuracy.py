@@ -1,6 +1,6 @@
-"""Puts the tables of the runs that are kept in docs/results/main into docs/results/accuracy.md.
+"""Puts the tables of the runs that are kept in docs/results/eight-minutes into docs/results/accuracy.md.
 
-    spikehtr study main ... -o RUNS --keep docs/results/main
+    spikehtr study main --budget 8 ... -o RUNS --keep docs/results/eight-minutes
     python tools/write_accuracy.py
 
 A set's rows stand between `<!-- rows: SET -->` and `<!-- end -->`, paired differences of all sets between
@@ -17,7 +17,7 @@ from spikehtr.studies.study_runs import gather
 from spikehtr.studies.study_tables import Table, tables
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-PAGE, KEPT = RESULTS / "accuracy.md", RESULTS / "main"
+PAGE, KEPT = RESULTS / "accuracy.md", RESULTS / "eight-minutes"
 PLACE = re.compile(r"(<!-- (rows|pairs):\s(.*?)\s-->\n).*?(<!-- end -->)", re.DOTALL)
 COLUMNS = ("variant", "test CER, %", "test WER, %", "params, M", "MACs, G", "r", "mean firing rate", "epochs")
 

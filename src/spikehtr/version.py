@@ -10,7 +10,9 @@ __version__ = "0.1.0"
 MODEL_FORMAT = "spikehtr-1"  # of recognisers' files
 
 
-_TRAINING = ("baselines", "config", "data", "model", "ops", "training")
+# What trainings learn from, compute and are chosen by.
+_TRAINING = ("baselines", "config", "data", "decoding", "evaluation", "model", "ops", "training")
+_TRAINING_FILES = ("architectures.py", "registry.py", "text.py", "weights.py")
 
 
 @cache
@@ -22,7 +24,8 @@ def code_digest(package: Path = Path(__file__).parent) -> str:
 @cache
 def training_digest(package: Path = Path(__file__).parent) -> str:
     """Of what a training follows from besides its settings, lines and seed: networks that are compared share it."""
-    return _digest(package, [path for room in _TRAINING for path in (package / room).rglob("*.py")])
+    files = [path for room in _TRAINING for path in (package / room).rglob("*.py")]
+    return _digest(package, files + [package / name for name in _TRAINING_FILES if (package / name).is_file()])
 
 
 def _digest(package: Path, files: list[Path]) -> str:

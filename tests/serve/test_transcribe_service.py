@@ -11,7 +11,7 @@ import threading
 import warnings
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -304,6 +304,30 @@ def test_a_fault_while_reading_reaches_who_asked_and_the_pool_goes_on() -> None:
     fitted = reader.fit(Image.fromarray(draw_line("words")))
     with pytest.raises(ValueError, match="broken"):
         pool.submit(reader, [fitted]).done.result(10)
+    reader.read_lines = read  # type: ignore[method-assign]
+    assert len(pool.submit(reader, [fitted]).done.result(10)) == 1
+    pool.stop()
+
+
+def test_a_request_that_ends_while_its_lines_fail_leaves_the_pool_at_work() -> None:
+    reader = Recognizer.load(small_model())
+    fitted = reader.fit(Image.fromarray(draw_line("words")))
+    read, pool = reader.read_lines, LinePool()
+    for _ in range(3):  # more often than there are threads
+        begun, go = threading.Event(), threading.Event()
+
+        def broken(*_: object, begun: threading.Event = begun, go: threading.Event = go) -> object:
+            begun.set()
+            go.wait(10)
+            raise ValueError("broken")
+
+        reader.read_lines = broken  # type: ignore[assignment, method-assign]
+        ticket = pool.submit(reader, [fitted] * 3)
+        assert begun.wait(10)
+        assert ticket.done.cancel()  # as a request's time limit does
+        go.set()
+        with pytest.raises(CancelledError):
+            ticket.done.result(10)
     reader.read_lines = read  # type: ignore[method-assign]
     assert len(pool.submit(reader, [fitted]).done.result(10)) == 1
     pool.stop()

@@ -95,7 +95,7 @@ def prepare_search(
     found = library()
     call = found.prepare(
         "beam",
-        **{name: values.ctypes.data for name, values in given.items()},
+        given,
         lines=lines,
         frames=frames,
         candidates=count,
@@ -109,7 +109,6 @@ def prepare_search(
     def run(threads: int) -> NativeSearch:
         found.use_threads(threads)
         call()
-        given.clear()  # what C was shown was kept until here
         return out
 
     return run

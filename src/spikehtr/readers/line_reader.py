@@ -9,8 +9,8 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import accumulate, chain, pairwise
+from threading import Lock
 from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -62,7 +62,8 @@ def read_batches(
             searched.append(reading.popleft().search())
         if len(searched) > 1:
             yield searched.popleft().finish()
-    for waiting in (*searched, *reading):
+    searched.extend(waiting.search() for waiting in reading)
+    for waiting in searched:
         yield waiting.finish()
 
 
@@ -141,7 +142,7 @@ class LineReader:
         batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
         padded = ((rows, *pad_right([lines[row].pixels for row in rows])) for rows in batches)
         found: dict[int, Line] = {}
-        with _without_collecting():
+        with _uncollected:
             for batch in read_batches(self.reader, padded, self.decoder):
                 own = [lines[row] for row in batch.key]
                 found.update(zip(batch.key, _lines(batch.lines, batch.spans * self.net.stride, own), strict=True))
@@ -158,16 +159,28 @@ class LineReader:
         return batch_size
 
 
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Thousands of tuples that stay make Python look for garbage again and again, a third of the host's time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
+class _Uncollected:
+    """Thousands of tuples that stay make Python look for garbage again and again, a third of the host's time. While any
+    thread is in here it does not."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._was = Lock(), 0, True
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._was = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._was:
+                gc.enable()
+
+
+_uncollected = _Uncollected()
 
 
 def _lines(decoded: list[Decoded], spans: NDArray[np.int64], lines: list[FittedLine]) -> list[Line]:

@@ -36,6 +36,7 @@ class Ticket:
     done: Future[list[Line]] = field(default_factory=Future)
     found: dict[int, Line] = field(default_factory=dict)
     next: int = 0  # the first line that was not taken yet
+    settled: bool = False  # its last line was read, or one of them could not be
 
     @property
     def left(self) -> int:
@@ -118,7 +119,7 @@ class LinePool:
                     if self._stopping and not (self._urgent or self._later):
                         return
                     self._wake.wait()
-                if not self._reading and not self._stopping and self._count() < self._batch(self._next()):
+                if not self._reading and not self._stopping and not self._full():
                     self._wake.wait(_LINGER)
                 taken = self._take() if self._ready() else []
                 if taken:
@@ -131,15 +132,16 @@ class LinePool:
         if not (self._urgent or self._later):
             return False
         reader = self._next()
-        if not self._reading:
-            return True
-        return _shares(reader) and self._reading == [reader] and self._count() >= self._batch(reader)
+        return not self._reading or (_shares(reader) and self._reading == [reader] and self._full())
 
     def _next(self) -> LineReader:
         return (self._urgent or self._later)[0].reader
 
-    def _count(self) -> int:
-        return sum(ticket.left for queue in (self._urgent, self._later) for ticket in queue)
+    def _full(self) -> bool:
+        """Whether what waits for the next reader makes a batch."""
+        reader = self._next()
+        waiting = (ticket for queue in (self._urgent, self._later) for ticket in queue)
+        return sum(ticket.left for ticket in waiting if ticket.reader is reader) >= self._batch(reader)
 
     def _batch(self, reader: LineReader) -> int:
         return reader.reader.batch_size
@@ -189,7 +191,8 @@ class LinePool:
             self.batches += batches
             for (ticket, index), line in zip(taken, lines, strict=True):
                 ticket.found[index] = line
-                if len(ticket.found) == len(ticket.lines):
+                if len(ticket.found) == len(ticket.lines) and not ticket.settled:
+                    ticket.settled = True
                     done.append(ticket)
         for ticket in done:
             if ticket.done.set_running_or_notify_cancel():
@@ -200,12 +203,14 @@ class LinePool:
             for queue in (self._urgent, self._later):
                 if ticket in queue:
                     queue.remove(ticket)
-            if not ticket.done.done():
-                ticket.done.set_exception(error)
+            before, ticket.settled = ticket.settled, True
+        if not before and ticket.done.set_running_or_notify_cancel():
+            ticket.done.set_exception(error)
 
 
 def _shares(reader: LineReader) -> bool:
-    """Whether several threads may call it at once, and gain by it."""
+    """Whether two calls at once gain by it: they do where each reads its lines side by side, a thread to each."""
     from spikehtr.readers.cpu.engine import Engine
 
-    return isinstance(reader.reader, Engine)
+    engine = reader.reader
+    return isinstance(engine, Engine) and engine.side_by_side(engine.batch_size)

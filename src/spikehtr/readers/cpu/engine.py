@@ -176,9 +176,13 @@ class Engine:
         ratio = torch.tensor([len(found) / before for found, _, before in lines])
         return Output(logits, lengths, None, spans, ratio)
 
+    def side_by_side(self, lines: int) -> bool:
+        """Whether so many lines are read a thread to each."""
+        return self.threads > 1 and lines >= 2 * self.threads
+
     def _read_all(self, grays: list[Floats]) -> list[tuple[Tensor, Tensor, int]]:
         """A few lines one after the other, all threads at one; many side by side, a thread to each."""
-        if self.threads == 1 or len(grays) < 2 * self.threads:
+        if not self.side_by_side(len(grays)):
             self.library.use_threads(min(self.threads, MOST_A_LINE))
             return [self.read(gray) for gray in grays]
         self.library.use_threads(1)

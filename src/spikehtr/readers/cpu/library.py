@@ -7,11 +7,14 @@ the recogniser reads with the reference.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import POINTER, Structure, byref, c_float, c_int, c_void_p
 from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
+
+from numpy.typing import NDArray
 
 from spikehtr.errors import SpikeHTRError
 
@@ -117,24 +120,30 @@ class Library:
         self._threads.argtypes, self._threads.restype = [c_int], None
         self.tiles = bool(dll.spikehtr_tiles())  # a tile unit (AMX) that this process may use
         self.strip = int(dll.spikehtr_strip())  # columns of weights that lie side by side (product.h)
-        self.threads = 1
+        self.threads, self._lock = 1, Lock()
 
     def call(self, name: str, **fields: Any) -> None:
         function, structure = self._functions[name]
         function(byref(structure(**fields)))
 
-    def prepare(self, name: str, **fields: Any) -> Callable[[], None]:
-        """What `call` would do, for later; what the fields point to has to be kept until then."""
+    def prepare(self, name: str, arrays: Mapping[str, NDArray[Any]], **fields: Any) -> Callable[[], None]:
+        """What `call` would do with the arrays' addresses, for later; they are kept for it."""
         function, structure = self._functions[name]
-        return partial(function, byref(structure(**fields)))
+        addresses = {field: values.ctypes.data for field, values in arrays.items()}
+        return partial(_later, function, structure(**addresses, **fields), arrays)
 
     def product(self, weights: Weights, source: Structure, mode: int, out: int, sums: int | None) -> None:
         self._product(byref(weights), byref(source), mode, out, sums, self.threads)
 
     def use_threads(self, count: int) -> None:
         if count != self.threads:
-            self._threads(count)
-            self.threads = count
+            with self._lock:
+                self._threads(count)
+                self.threads = count
+
+
+def _later(function: Callable[[Any], None], values: Structure, kept: object) -> None:
+    function(byref(values))
 
 
 @cache
