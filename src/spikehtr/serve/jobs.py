@@ -98,6 +98,7 @@ class BackgroundJob:
             "result": self.result,
             "can_cancel": self.state in ("queued", "running"),
             "can_resume": self.can_resume and self.state in ("cancelled", "interrupted", "failed"),
+            "as_of": time.time(),  # an answer may come later than an event that says more
         }
 
 
@@ -121,7 +122,7 @@ class Jobs:
         """What a run before this one did not finish."""
         for row in self.log.rows("SELECT id, value FROM jobs WHERE state IN ('queued', 'running')"):
             value = json.loads(row["value"])
-            value |= {"state": "interrupted", "can_cancel": False, "seconds_left": None}
+            value |= {"state": "interrupted", "can_cancel": False, "seconds_left": None, "as_of": time.time()}
             value["can_resume"] = value["kind"] == "finetune"
             self.log.execute(
                 "UPDATE jobs SET state = 'interrupted', value = ? WHERE id = ?",

@@ -119,3 +119,14 @@ def test_shapes_stay_on_the_page_and_places_along_a_line_are_found_again(modules
         assert one["grown"] < 1e-6
         assert one["kept"]
         assert one["ends"]
+
+
+def test_an_answer_that_comes_late_takes_back_nothing_that_was_told_of_a_job(modules: Any) -> None:
+    script = """async () => { const { jobs, noteJob, noteJobs } = await import("/static/state.js");
+        const told = (state, as_of) => ({ id: 1, state, as_of }), seen = [];
+        const states = () => jobs.value.map((job) => job.state).join();
+        for (const one of [told("queued", 1), told("done", 3), told("queued", 2)]) noteJob(one), seen.push(states());
+        noteJobs([{ id: 2, state: "running", as_of: 2 }, told("running", 2)]); seen.push(states());
+        noteJob(told("queued", 4)); seen.push(states());
+        return seen; }"""
+    assert modules.evaluate(script) == ["queued", "done", "done", "running,done", "running,queued"]

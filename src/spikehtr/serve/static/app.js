@@ -2,7 +2,7 @@
 
 import { html, render, useEffect } from "./lib.js";
 import * as api from "./api.js";
-import { attempt, dialog, jobs, lastSeq, messages, needsToken, noteJob, route, say, sayError, session, settings, unsay } from "./state.js";
+import { attempt, dialog, jobs, lastSeq, messages, needsToken, noteJob, noteJobs, route, say, sayError, session, settings, unsay } from "./state.js";
 import { commandsOf, isTyping } from "./keys.js";
 import { noteSteps, turnProject } from "./project-steps.js";
 import { t } from "./i18n/index.js";
@@ -73,7 +73,7 @@ function takeKeys() {
 
 async function listJobs() {
   const answer = await attempt(() => api.get("/api/jobs"));
-  if (answer) jobs.value = answer.jobs;
+  if (answer) noteJobs(answer.jobs);
 }
 
 function hear() {

@@ -92,9 +92,16 @@ export async function setSettings(changes) {
   if (whole) settings.value = whole;
 }
 
+// An answer that was on its way while an event came says less than that.
+const newer = (job, known) => (known && known.as_of > job.as_of ? known : job);
+const knownJob = (id) => jobs.value.find((one) => one.id === id);
+
 export function noteJob(job) {
-  const known = jobs.value.some((one) => one.id === job.id);
-  jobs.value = known ? jobs.value.map((one) => (one.id === job.id ? job : one)) : [job, ...jobs.value];
+  jobs.value = knownJob(job.id) ? jobs.value.map((one) => (one.id === job.id ? newer(job, one) : one)) : [job, ...jobs.value];
+}
+
+export function noteJobs(all) {
+  jobs.value = all.map((job) => newer(job, knownJob(job.id)));
 }
 
 export async function startJob(body) {
