@@ -128,13 +128,13 @@ async function start() {
   } catch (error) {
     return sayError(error);
   }
-  await listJobs();
-  if (started) return undefined;
-  started = true;
-  hear();
-  takeKeys();
-  takeDrops();
-  return undefined;
+  if (!started) {
+    started = true;
+    takeKeys(); // at once: the page is there, and somebody may type or drop files
+    takeDrops();
+    hear();
+  }
+  return listJobs();
 }
 
 addEventListener("unhandledrejection", (event) => sayError(event.reason));
