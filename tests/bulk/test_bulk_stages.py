@@ -147,7 +147,7 @@ def test_a_page_that_is_there_twice_counts_once(tmp_path: Path, stages: Any) -> 
     assert "1 pages are still to be done" in report.to_text()
 
 
-def test_a_line_that_cannot_be_read_costs_its_page_only(tmp_path: Path) -> None:
+def test_a_line_that_cannot_be_read_costs_its_page_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Picky(StubReader):
         def read_lines(self, lines: Any, *more: Any) -> Any:
             if any(line.pixels.shape[1] > 200 for line in lines):
@@ -163,6 +163,7 @@ def test_a_line_that_cannot_be_read_costs_its_page_only(tmp_path: Path) -> None:
     assert [rows[name]["error_kind"] for name in ("p0000", "p0001", "wide")] == ["", "", "read"]
     assert rows["wide"]["error"] == "RuntimeError: too wide"
     assert "read" in rows["p0000"]["text"]
+    assert "too wide" in caplog.text, "that they were not read together is told"
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from spikehtr.pages import origins
 from spikehtr.pages.inputs import find_sources
 from spikehtr.pages.origins import FILE, Origins
 from spikehtr.pages.result_names import ResultNames
@@ -90,3 +91,17 @@ def test_without_a_folder_nothing_is_noted_and_trouble_ends_nothing(tmp_path: Pa
     origins.note("a", tmp_path / "a.png")
     assert origins.trouble is not None
     assert FILE in origins.trouble
+
+
+def test_what_fails_in_a_folder_that_cannot_be_locked_is_told_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise NotImplementedError("no locks on this disk")
+
+    monkeypatch.setattr(origins.FileLock, "acquire", refused)
+    kept = origins.Origins(tmp_path)
+    with pytest.raises(ValueError, match="mine") as caught, kept.lock():
+        raise ValueError("mine")
+    assert caught.value.__context__ is None
+    assert "no locks on this disk" in str(kept.trouble)

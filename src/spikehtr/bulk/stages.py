@@ -6,6 +6,7 @@ so a page that takes its process down is a row with its reason, and neither the 
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from spikehtr.pages.page_stages import PreparedPage, finish_page, prepare_page
 from spikehtr.pages.worker_pool import WorkerDied, WorkerPool
 from spikehtr.results import Line, Page
 from spikehtr.results.expected_error import ErrorEstimate
+
+_log = logging.getLogger("spikehtr.bulk")
 
 Rows = dict[str, Any]  # a column by its name, each an array of as many values
 _TRIES = 2  # of a page whose process died: once may be anybody's fault
@@ -161,7 +164,8 @@ class ReadLines:
         """All lines; where that fails, page by page, so that one page's error is its own."""
         try:
             return list(self._reader.read_lines(lines, self._batch_size)), {}
-        except Exception:
+        except Exception as fault:
+            _log.warning("%d lines cannot be read together (%s): page by page", len(lines), fault)
             read: list[Line | None] = []
             errors = {}
             first = 0

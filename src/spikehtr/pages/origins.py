@@ -100,9 +100,7 @@ class Origins:
         except (OSError, NotImplementedError) as error:
             self.trouble = f"{self.folder / LOCK}: cannot be locked ({error}); run only one command at a time here"
             self._lock = None
-            yield
-            return
-        try:
+        try:  # not within the handler: what fails in the block has nothing to do with the lock
             yield
         finally:
             if self._lock is not None:
