@@ -142,8 +142,9 @@ def test_the_digest_of_training_is_of_what_trainings_follow_from(tmp_path):
 
     first = written("model/a.py", "x = 1\n")
     assert written("serve/app.py", "y = 1\n") == first
+    assert written("config/presets.py", "p = 1\n") == first, "settings are recorded with each run"
     seen = {first, written("training/b.py", ""), written("model/a.py", "x = 2\n"), written("text.py", "z = 1\n")}
     assert len(seen) == 4
     assert training_digest() != code_digest()
     package = Path(version.__file__).parent
-    assert all((package / name).exists() for name in (*version._TRAINING, *version._TRAINING_FILES))
+    assert all((package / name).exists() for name in (*version._TRAINING, *version._TRAINING_FILES, version._PRESETS))

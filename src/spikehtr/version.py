@@ -13,6 +13,7 @@ MODEL_FORMAT = "spikehtr-1"  # of recognisers' files
 # What trainings learn from, compute and are chosen by.
 _TRAINING = ("baselines", "config", "data", "decoding", "evaluation", "model", "ops", "training")
 _TRAINING_FILES = ("architectures.py", "registry.py", "text.py", "weights.py")
+_PRESETS = Path("config", "presets.py")
 
 
 @cache
@@ -23,9 +24,12 @@ def code_digest(package: Path = Path(__file__).parent) -> str:
 
 @cache
 def training_digest(package: Path = Path(__file__).parent) -> str:
-    """Of what a training follows from besides its settings, lines and seed: networks that are compared share it."""
-    files = [path for room in _TRAINING for path in (package / room).rglob("*.py")]
-    return _digest(package, files + [package / name for name in _TRAINING_FILES if (package / name).is_file()])
+    """Of what a training follows from besides its settings, lines and seed: networks that are compared share it.
+
+    Presets are settings, and each run records all of its own.
+    """
+    files = {path for room in _TRAINING for path in (package / room).rglob("*.py")} - {package / _PRESETS}
+    return _digest(package, [*files, *(package / name for name in _TRAINING_FILES if (package / name).is_file())])
 
 
 def _digest(package: Path, files: list[Path]) -> str:

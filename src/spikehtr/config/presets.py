@@ -19,7 +19,7 @@ _RECIPE = {
     "weight_decay": 0.2,
     "ema_decay": 0.999,
     "firing_penalty": 10.0,
-    "firing_target": 0.018,
+    "firing_target": 0.0165,
 }
 _LINES = {
     "max_width": 1024,
