@@ -203,7 +203,7 @@ def compose(
     seed: Annotated[int, typer.Option("--seed", help="The same seed draws the same pages.")] = 0,
 ) -> None:
     """Draw pages to train on beside real ones, whose lines are known exactly: text with notes in the margin, columns,
-    tables, letters, spreads, on the paper of real pages."""
+    tables, registers, letters, spreads, on the paper of real pages."""
     from spikehtr.assets import FONTS
     from spikehtr.data.synthesis.drawn_store import gather
     from spikehtr.data.synthesis.paper import lift_papers

@@ -23,7 +23,7 @@ def sources() -> Sources:
     return Sources(texts, load_fonts(FONTS, plain_characters(texts), SynthReport()), [])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(10))  # of all layouts
 def test_lines_stand_on_their_baselines_within_their_heights(sources: Sources, seed: int) -> None:
     page, ink = compose(sources, np.random.default_rng(seed))
     assert page.image.shape == ink.shape

@@ -1,5 +1,5 @@
 """Pages composed of drawn lines, whose baselines, heights and regions are known exactly: text with notes in the margin,
-columns, tables, letters, spreads."""
+columns, tables, registers, letters, spreads."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def compose(sources: Sources, rng: Generator, other: Gray | None = None) -> tupl
         if len(halves) == 1 or rng.random() < 0.9:
             around = rng.uniform(0.04, 0.12, 4) * (half.width, tall, half.width, tall)
             place = Box(half.left + around[0], around[1], half.right - around[2], tall - around[3])
-            kinds: tuple[Callable[[_Sheet, Box], None], ...] = (_text, _columns, _table, _letter)
-            kinds[int(rng.choice(4, p=(0.4, 0.2, 0.25, 0.15)))](sheet, place)
+            kinds: tuple[Callable[[_Sheet, Box], None], ...] = (_text, _columns, _table, _register, _letter)
+            kinds[int(rng.choice(5, p=(0.35, 0.15, 0.15, 0.2, 0.15)))](sheet, place)
     image = _on_paper(sheet, spread, other)
     return ComposedPage(image, PageLabels(tuple(sheet.lines), tuple(sheet.regions))), sheet.ink
 
@@ -154,6 +154,87 @@ def _table(sheet: _Sheet, place: Box) -> None:
         for row in rows:
             low = round(row + 0.35 * h)
             sheet.rules.append(((round(place.left), low), (round(place.right), low)))
+
+
+def _register(sheet: _Sheet, place: Box) -> None:
+    """A printed form that is filled in: narrow columns of numbers, kinds and a wide column of entries of a few lines,
+    which run up to its rules and over them, all close to each other; a heading over each column. A region a column."""
+    sheet = sheet.note(float(sheet.rng.uniform(0.6, 1)))
+    rng, h = sheet.rng, sheet.height
+    before, after = int(rng.integers(1, 3)), int(rng.integers(0, 4))
+    kinds = int(rng.integers(0, 3))
+    shares = [1.2 + float(rng.random()) for _ in range(before)]
+    shares += [float(rng.uniform(3, 5)) for _ in range(kinds)]
+    rest = place.width / h - sum(shares) - 1.6 * after
+    if rest < 7:
+        _table(sheet, place)
+        return
+    shares += [rest] + [1.6] * after
+    edges = place.left + h * np.concatenate([[0.0], np.cumsum(shares)])
+    top = place.top + float(rng.uniform(1.5, 3)) * h
+    wide = before + kinds
+    pitch = float(rng.uniform(0.75, 1.2)) * h
+    entries = _entries(rng, kinds, top + 0.9 * h, place.bottom, pitch)
+    printed = sheet.note(float(rng.uniform(0.4, 0.55)))
+    slope = float(rng.normal(0, 0.004))
+    for number in range(len(shares)):
+        begun = len(sheet.lines)
+        left, right = float(edges[number]), float(edges[number + 1])
+        if rng.random() < 0.8:
+            _line(printed, left + 0.1 * h, place.top + 0.7 * h, right - 0.1 * h, 1.0)
+        for row, count, kind in entries:
+            inset = float(rng.uniform(0.05, 0.25)) * h
+            if number == wide:
+                for line in range(count):
+                    share = float(rng.uniform(0.2, 0.9)) if line == count - 1 else float(rng.uniform(0.9, 1))
+                    over = 0.5 * h * (rng.random() < 0.2)  # beyond the rule
+                    _line(sheet, left + inset, row + line * pitch, right + over, share, slope)
+            elif before <= number < wide:
+                if kind == number - before or rng.random() < 0.1:
+                    for line in range(1 if rng.random() < 0.7 else min(2, count)):
+                        _line(
+                            sheet, left + inset, row + line * pitch, right + 0.2 * h, float(rng.uniform(0.5, 1)), slope
+                        )
+            elif rng.random() < 0.85:
+                at = row if number < before else row + (count - 1) * pitch
+                _number(sheet, left + inset, at, right, slope)
+        _close(sheet, begun)
+    strong = int(rng.integers(1, 3))
+    for edge in edges:
+        for line in range(strong if edge in (edges[0], edges[-1], edges[wide]) else 1):
+            at = round(edge + line * max(3.0, 0.08 * h))
+            sheet.rules.append(((at, round(place.top - 0.3 * h)), (at, round(place.bottom))))
+    for row in (place.top - 0.3 * h, top - 0.2 * h):
+        sheet.rules.append(((round(edges[0]), round(row)), (round(edges[-1]), round(row))))
+    if rng.random() < 0.4:
+        for row, *_ in entries[1:]:
+            level = round(row - 0.85 * h)
+            sheet.rules.append(((round(edges[wide]), level), (round(edges[wide + 1]), level)))
+
+
+def _entries(rng: Generator, kinds: int, top: float, bottom: float, pitch: float) -> list[tuple[float, int, int]]:
+    """Of each entry the row where it begins, how many lines it has and which column of kinds is written in."""
+    found: list[tuple[float, int, int]] = []
+    most = int(rng.integers(1, 6))
+    apart = float(rng.uniform(0, 1)) * pitch * (rng.random() < 0.6)
+    while True:
+        count = int(rng.integers(1, most + 1))
+        if top + count * pitch > bottom:
+            return found
+        found.append((top, count, int(rng.integers(max(1, kinds)))))
+        top += count * pitch + apart
+
+
+def _number(sheet: _Sheet, left: float, row: float, right: float, slope: float) -> None:
+    """A number of one to four digits, or the sign that it is the one above, where the font has them."""
+    rng = sheet.rng
+    text = '"' if rng.random() < 0.15 else str(int(rng.integers(1, 10 ** int(rng.integers(1, 5)))))
+    if not sheet.hand.font.characters.issuperset(text):
+        return
+    written = write(spelled(text, sheet.hand), sheet.hand, round(sheet.height), rng)
+    room = right - left - written.cover.shape[1]
+    if room > -0.3 * sheet.height:
+        _put(sheet, written, round(left + float(rng.random()) * max(0.0, room)), row, slope)
 
 
 def _letter(sheet: _Sheet, place: Box) -> None:
