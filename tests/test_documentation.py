@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from spikehtr.cli import app
+from spikehtr.cli.groups import RunByDefault
 from spikehtr.config import known_keys
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +81,8 @@ def test_verbs_options_and_settings_exist(page):
         command, rest = VERBS, words[1:]
         while rest and hasattr(command, "commands"):
             word = rest.pop(0)
+            if isinstance(command, RunByDefault) and word not in command.commands and word not in ("--help", "-h"):
+                rest, word = [word, *rest], "run"
             if word not in command.commands:
                 break
             command = command.commands[word]

@@ -8,14 +8,13 @@ from typing import Annotated
 
 import typer
 
-from spikehtr.cli import bulk, data, export, lm, segmenter
+from spikehtr.cli import bulk, data, export, lm, segmenter, study
 from spikehtr.cli.bench import bench
 from spikehtr.cli.config import config
 from spikehtr.cli.evaluate import evaluate
 from spikehtr.cli.inspect import inspect
 from spikehtr.cli.profile import profile
 from spikehtr.cli.serve import serve
-from spikehtr.cli.study import study
 from spikehtr.cli.train import train
 from spikehtr.cli.transcribe import transcribe
 from spikehtr.errors import SpikeHTRError
@@ -29,8 +28,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (transcribe, train, evaluate, study, config, inspect, profile, bench, serve):
+for verb in (transcribe, train, evaluate, config, inspect, profile, bench, serve):
     app.command()(verb)
+app.add_typer(study.app, name="study")
 app.add_typer(data.app, name="data")
 app.add_typer(lm.app, name="lm")
 app.add_typer(segmenter.app, name="segmenter")

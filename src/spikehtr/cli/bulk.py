@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Optional
 
 import typer
-from typer.core import TyperGroup
 
+from spikehtr.cli.groups import RunByDefault
 from spikehtr.cli.options import Beam, LanguageModelFile, LMWeight, Rotate, SegmenterName, Spread, layout_options
 from spikehtr.cli.transcribe import Form
 from spikehtr.errors import SpikeHTRError
@@ -17,17 +17,8 @@ if TYPE_CHECKING:
     from spikehtr.recognizer import Recognizer
 
 
-class _RunByDefault(TyperGroup):
-    """`bulk INPUT...` is `bulk run INPUT...`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_RunByDefault,
+    cls=RunByDefault,
     no_args_is_help=True,
     help="Read millions of pages, on a Ray cluster or on this machine. `bulk INPUT... -o DIR` is `bulk run`.",
 )

@@ -1,4 +1,4 @@
-"""`spikehtr study`: one of the paper's tables, from data to page."""
+"""`spikehtr study`: one of the paper's tables, from data to page; and how well unseen hands are read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from spikehtr.cli.groups import RunByDefault
 from spikehtr.cli.options import Overrides, given_options
 from spikehtr.cli.progress import counting, spoken
 from spikehtr.errors import SpikeHTRError
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
     from spikehtr.studies.study_plan import StudyPlan, Task
 
 
-def study(
+app = typer.Typer(
+    cls=RunByDefault,
+    no_args_is_help=True,
+    help="Train and compare: one of the paper's tables, or hands left out. `study NAME` is `study run NAME`.",
+)
+
+
+@app.command()
+def run(
     ctx: typer.Context,
     name: Annotated[
         str,
@@ -167,6 +176,78 @@ def study(
         _keep(plan, kept)
     if not whole:
         raise typer.Exit(1)
+
+
+@app.command()
+def unseen(
+    sets: Annotated[
+        list[Path], typer.Argument(metavar="SETS...", help="Folders with a folder or a store of lines for each set.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the study.")] = Path("studies/unseen"),
+    without: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--without", metavar="SET[,..]", help="Sets to leave out together. Repeatable. (default: three pairs)"
+        ),
+    ] = None,
+    preset: Annotated[str, typer.Option("--preset", "-p", help="The network and how it trains.")] = "swift",
+    overrides: Overrides = None,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs of training on real lines.")] = 20,
+    drawn: Annotated[
+        int, typer.Option("--drawn", min=1, help="Drawn lines to learn from before, once each.")
+    ] = 300_000,
+    fonts: Annotated[
+        Optional[Path], typer.Option("--fonts", help="Folder of .ttf and .otf files; without it, the two we ship.")
+    ] = None,
+    text: Annotated[
+        Optional[list[Path]], typer.Option("--text", help="Texts to draw, UTF-8, also packed (.gz). Repeatable.")
+    ] = None,
+    recipes: Annotated[
+        str,
+        typer.Option(
+            "--recipes",
+            metavar="RECIPE[,..]",
+            help="real: real lines alone; drawn: drawn lines before; plain: drawn, taught plain transcripts.",
+        ),
+    ] = "real,drawn",
+    few: Annotated[
+        Optional[str],
+        typer.Option("--few", metavar="N[,..]", help="Go on with so many lines of a set that was left out, too."),
+    ] = None,
+    lm: Annotated[bool, typer.Option("--lm", help="Read with a language model of the other sets, too.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of drawing and training.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trainings at a time.")] = 1,
+    only_render: Annotated[bool, typer.Option("--render", help="Print what there is so far; train nothing.")] = False,
+) -> None:
+    """How well are hands read that training never saw? Whole sets are left out, and read afterwards, all their lines.
+
+    Every recipe trains on the other sets, shown by the square root of their size, and the weights are those that read
+    these sets' validation lines best. Drawn lines have texts and paper of the sets that are never left out. The same
+    command again goes on where it was stopped.
+    """
+    from spikehtr.studies.unseen import FOLDS, UnseenPlan, carry_out, sets_in
+
+    folds = tuple(tuple(_words(names)) for names in without) if without else FOLDS
+    texts, counts = tuple(text or ()), tuple(_counts(few))
+    recipe = tuple(_words(recipes))
+    more = (tuple(overrides or ()), epochs, drawn, fonts, texts, counts, lm, seed, recipe)
+    plan = UnseenPlan(sets_in(sets), output, folds, preset, *more)
+    if not only_render:
+        plan.check()
+        carry_out(plan.chains(), jobs, output, typer.echo)
+    for line in plan.table():
+        typer.echo(line)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _counts(text: str | None) -> list[int]:
+    words = _words(text or "")
+    if wrong := [word for word in words if not word.isdecimal()]:
+        raise SpikeHTRError(f"--few {', '.join(wrong)}: give numbers of lines, as 0,50,200")
+    return [int(word) for word in words]
 
 
 def _keep(plan: StudyPlan, folder: Path | None) -> None:
