@@ -2,7 +2,9 @@
 # Trains line networks side by side on one GPU: one for each of five folds by collection, one on everything but what
 # the report is on.
 #   tools/train_segmenter_folds.sh PACK OUT MINUTES [option of `spikehtr segmenter train` ...]
-# PACK is made by `spikehtr segmenter pack`. A run that was stopped goes on where it was when the script is called again.
+#   DRAWN=drawn tools/train_segmenter_folds.sh ...
+# PACK is made by `spikehtr segmenter pack`; with DRAWN each network learns from the composed pages in DRAWN/0 to DRAWN/4
+# and DRAWN/all, too (`spikehtr segmenter compose --like PACK --fold 0 -o DRAWN/0` and so on). A run that was stopped goes on where it was when the script is called again.
 # OUT holds a folder for each: segmenter.safetensors, report.html, pages.jsonl, log.jsonl.
 set -u
 pack=$1 out=$2 minutes=$3
@@ -12,7 +14,9 @@ mkdir -p "$out"
 train() {  # NAME [option ...]
     local name=$1 began=$SECONDS
     shift
-    local command=(python3 -m spikehtr segmenter train "$pack" -o "$out/$name" --minutes "$minutes" --resume "$@")
+    local drawn=()
+    if [ -n "${DRAWN:-}" ]; then drawn=("$DRAWN/$name"); fi
+    local command=(python3 -m spikehtr segmenter train "$pack" "${drawn[@]}" -o "$out/$name" --minutes "$minutes" --resume "$@")
     "${command[@]}" >"$out/$name.txt" 2>&1 && return
     # Several processes that start on one card at once: one may be refused. It is started again, once.
     [ $((SECONDS - began)) -gt 60 ] && return 1

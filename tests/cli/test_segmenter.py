@@ -83,6 +83,17 @@ def test_a_page_that_cannot_be_used_is_named(pages: Path, tmp_path: Path) -> Non
     assert run("segmenter", "evaluate", "rules", "-d", tmp_path / "packed").returncode == 0
 
 
+def test_composed_pages_have_no_paper_of_a_fold_that_is_left_out(pages: Path, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("one morning the old gardener opened his door " * 40, encoding="utf-8")
+    assert run("segmenter", "pack", pages, "-o", tmp_path / "packed").returncode == 0
+    compose = ("segmenter", "compose", "--text", tmp_path / "book.txt", "--like", tmp_path / "packed", "-n", 1)
+    every = run(*compose, "-o", tmp_path / "all")
+    kept = run(*compose, "--fold", 0, "-o", tmp_path / "0")
+    assert (every.returncode, kept.returncode) == (0, 0), every.stderr + kept.stderr
+    assert "2 papers" in every.stdout
+    assert "1 papers" in kept.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

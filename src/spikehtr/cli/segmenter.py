@@ -199,6 +199,9 @@ def compose(
     fonts: Annotated[
         Optional[Path], typer.Option("--fonts", help="Folder of .ttf and .otf files; without it, the two we ship.")
     ] = None,
+    fold: Annotated[
+        Optional[int], typer.Option("--fold", min=0, max=4, help="Without the paper of this fold of the packed pages.")
+    ] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many pages.")] = 100,
     seed: Annotated[int, typer.Option("--seed", help="The same seed draws the same pages.")] = 0,
 ) -> None:
@@ -209,12 +212,16 @@ def compose(
     from spikehtr.data.synthesis.paper import lift_papers
     from spikehtr.pages.segment.compose_pages import compose_many
     from spikehtr.pages.segment.packed_pages import INDEX, pack_composed, unpack
+    from spikehtr.pages.segment.training_run import divided
 
     make_folder(output)
     if (output / INDEX).exists():
         raise SpikeHTRError(f"{output}: holds packed pages already: name another folder")
     sources, report = gather(text, [], fonts or FONTS, seed=seed)
-    sources.papers.extend(lift_papers((page.image for folder in like or [] for page in unpack(folder)), seed))
+    pages = [page for folder in like or [] for page in unpack(folder)]
+    if fold is not None:
+        pages, _ = divided(pages, fold, [])
+    sources.papers.extend(lift_papers((page.image for page in pages), seed))
     with counting("drawing pages", number) as tell:
         count = pack_composed(compose_many(sources, seed, number), output, tell)
     made_of = f"{report.texts} texts, {report.fonts.fonts} fonts, {len(sources.papers)} papers"
