@@ -38,7 +38,8 @@ def made_elsewhere(tasks: Sequence[Task], folders: Sequence[Path]) -> dict[Path,
 
 def _same(task: Task, other: Task) -> bool:
     renamed = replace(other, data=task.data, variant=task.variant, label=task.label, folder=task.folder)
-    if replace(renamed, command=task.command) != task:
+    # Where the lines were, on another machine perhaps, says nothing: what they are does, below.
+    if replace(renamed, source=task.source, command=task.command) != task:
         return False
     c, found = task.config, read_json(other.folder / RESULT)
     digest = open_lines([task.source], c.model.height, c.data.max_width, straighten=c.data.straighten).digest()
