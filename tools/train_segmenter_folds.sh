@@ -3,8 +3,9 @@
 # the report is on.
 #   tools/train_segmenter_folds.sh PACK OUT MINUTES [option of `spikehtr segmenter train` ...]
 #   DRAWN=drawn tools/train_segmenter_folds.sh ...
-# PACK is made by `spikehtr segmenter pack`; with DRAWN each network learns from the composed pages in DRAWN/0 to DRAWN/4
-# and DRAWN/all, too (`spikehtr segmenter compose --like PACK --fold 0 -o DRAWN/0` and so on). A run that was stopped goes on where it was when the script is called again.
+# PACK is made by `spikehtr segmenter pack`; with DRAWN each network learns from the composed pages in DRAWN/0 to
+# DRAWN/4 and DRAWN/all, too (`spikehtr segmenter compose --like PACK --fold 0 -o DRAWN/0` and so on; without --fold
+# for DRAWN/all). A run that was stopped goes on where it was when the script is called again.
 # OUT holds a folder for each: segmenter.safetensors, report.html, pages.jsonl, log.jsonl.
 set -u
 pack=$1 out=$2 minutes=$3

@@ -154,6 +154,8 @@ def test_runs_of_another_study_are_not_taken_over_where_something_differs(lines,
     assert "taken from" in run(*words).stdout
     moved = [shutil.copytree(lines, tmp_path / "elsewhere" / lines.name) if word == lines else word for word in words]
     assert "taken from" in run(*moved).stdout, "the same lines from another place"
+    named = [shutil.copytree(lines, tmp_path / "elsewhere" / "other") if word == lines else word for word in words]
+    assert "taken from" not in run(*named).stdout, "their evaluations name the set"
     assert "taken from" not in run(*words, "--allow-unknown").stdout
     assert "taken from" not in run(*words, "-s", "training.learning_rate=0.01").stdout
     Image.fromarray(draw_line("ink", 32, 9)).save(lines / "validation" / "more.png")

@@ -88,12 +88,12 @@ def tune(
 
     Weight, bonus for each character and the temperature of confidences are those that suit the validation lines; never
     give it test lines. What the network says of the lines is kept in the cache, so that they are read once. If the
-    language model does not help, its file is left as it is, and the exit code is 1.
+    language model does not help, its file is left as it is, and the exit code is 3.
     """
     writable(file)
     from spikehtr.cli.options import pick_device
     from spikehtr.decoding.language_model import LanguageModel
-    from spikehtr.evaluation.lm_tuning import kept_frames, tune
+    from spikehtr.evaluation.lm_tuning import NO_HELP, kept_frames, tune
     from spikehtr.weights import load_model
 
     language_model, loaded = LanguageModel.load(file), load_model(model)
@@ -105,7 +105,7 @@ def tune(
     count = len(frames.references)
     if not found.helps:
         typer.echo(f"{file} is left as it was: it does not help on {count} validation lines ({said})", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(NO_HELP)
     language_model.notes["tuned"] = found.notes(model.name, [Path(source).name for source in data], count)
     language_model.save(file)
     options = found.options

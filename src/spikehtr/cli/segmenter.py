@@ -16,6 +16,8 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.files import make_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from spikehtr.pages.segment.packed_pages import PackedPage
     from spikehtr.pages.segment.score_pages import Row
     from spikehtr.pages.segment.train_network import Trainer
@@ -200,7 +202,10 @@ def compose(
         Optional[Path], typer.Option("--fonts", help="Folder of .ttf and .otf files; without it, the two we ship.")
     ] = None,
     fold: Annotated[
-        Optional[int], typer.Option("--fold", min=0, max=4, help="Without the paper of this fold of the packed pages.")
+        Optional[int],
+        typer.Option(
+            "--fold", min=0, max=4, help="Without the paper of this fold of --like: the pages that are trained on."
+        ),
     ] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many pages.")] = 100,
     seed: Annotated[int, typer.Option("--seed", help="The same seed draws the same pages.")] = 0,
@@ -214,13 +219,15 @@ def compose(
     from spikehtr.pages.segment.packed_pages import INDEX, pack_composed, unpack
     from spikehtr.pages.segment.training_run import divided
 
+    if fold is not None and not like:
+        raise SpikeHTRError("--fold is of the pages of --like: name them")
     make_folder(output)
     if (output / INDEX).exists():
         raise SpikeHTRError(f"{output}: holds packed pages already: name another folder")
     sources, report = gather(text, [], fonts or FONTS, seed=seed)
-    pages = [page for folder in like or [] for page in unpack(folder)]
+    pages: Iterable[PackedPage] = (page for folder in like or [] for page in unpack(folder))
     if fold is not None:
-        pages, _ = divided(pages, fold, [])
+        pages, _ = divided(list(pages), fold, [])
     sources.papers.extend(lift_papers((page.image for page in pages), seed))
     with counting("drawing pages", number) as tell:
         count = pack_composed(compose_many(sources, seed, number), output, tell)

@@ -187,7 +187,10 @@ def unseen(
     without: Annotated[
         Optional[list[str]],
         typer.Option(
-            "--without", metavar="SET[,..]", help="Sets to leave out together. Repeatable. (default: three pairs)"
+            "--without",
+            metavar="SET[,..]",
+            help="Sets to leave out together. Repeatable. (default: bronod,cds-salm; transcriboquest,htrogene-it; "
+            "fondue-de18,memorials-stanford)",
         ),
     ] = None,
     preset: Annotated[str, typer.Option("--preset", "-p", help="The network and how it trains.")] = "swift",
@@ -207,7 +210,8 @@ def unseen(
         typer.Option(
             "--recipes",
             metavar="RECIPE[,..]",
-            help="real: real lines alone; drawn: drawn lines before; plain: drawn, taught plain transcripts.",
+            help="real: real lines alone; drawn: drawn lines before; plain: drawn, but taught plain "
+            "transcripts, and without --lm.",
         ),
     ] = "real,drawn",
     few: Annotated[
@@ -222,21 +226,25 @@ def unseen(
     """How well are hands read that training never saw? Whole sets are left out, and read afterwards, all their lines.
 
     Every recipe trains on the other sets, shown by the square root of their size, and the weights are those that read
-    these sets' validation lines best. Drawn lines have texts and paper of the sets that are never left out. The same
-    command again goes on where it was stopped.
+    these sets' validation lines best. Drawn lines have texts and paper of the sets that are never left out. All
+    trainings are on one device. The same command again goes on where it was stopped; --render wants the same
+    options, too.
     """
-    from spikehtr.studies.unseen import FOLDS, UnseenPlan, carry_out, sets_in
+    from spikehtr.studies.unseen import FOLDS, PLAN, UnseenPlan, carry_out, sets_in
 
     folds = tuple(tuple(_words(names)) for names in without) if without else FOLDS
     texts, counts = tuple(text or ()), tuple(_counts(few))
     recipe = tuple(_words(recipes))
     more = (tuple(overrides or ()), epochs, drawn, fonts, texts, counts, lm, seed, recipe)
     plan = UnseenPlan(sets_in(sets), output, folds, preset, *more)
-    if not only_render:
-        plan.check()
-        carry_out(plan.chains(), jobs, output, typer.echo)
+    if only_render and not (output / PLAN).exists():
+        raise SpikeHTRError(f"{output}: no study of unseen hands here")
+    plan.check()
+    whole = only_render or carry_out(plan.chains(), jobs, output, typer.echo)
     for line in plan.table():
         typer.echo(line)
+    if not whole:
+        raise typer.Exit(1)
 
 
 def _words(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 _NO_AUX = {"aux_weight": 0.0, "kl_weight": 0.0}
-# Swift's and fine's. With the price the mean firing rate over layers comes to 0.06 or less
+# Swift's and fine's. The price is there for a mean firing rate over layers of 0.06 or less
 # (docs/explanation/training-spikes.md).
 _RECIPE = {
     "batch_size": 64,

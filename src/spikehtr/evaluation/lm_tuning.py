@@ -29,6 +29,7 @@ from spikehtr.text import Charset, normalise
 from spikehtr.training.datasets import split_rows
 from spikehtr.weights import Loaded, model_file
 
+NO_HELP = 3  # the exit code that says so
 _WEIGHTS, _RATIOS, _FINER = (0.2, 0.4, 0.6, 0.8, 1.0), (0.5, 1.0, 2.0, 3.0), (-0.1, 0.1)
 
 

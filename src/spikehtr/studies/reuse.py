@@ -38,7 +38,10 @@ def made_elsewhere(tasks: Sequence[Task], folders: Sequence[Path]) -> dict[Path,
 
 def _same(task: Task, other: Task) -> bool:
     renamed = replace(other, data=task.data, variant=task.variant, label=task.label, folder=task.folder)
-    # Where the lines were, on another machine perhaps, says nothing: what they are does, below.
+    # Where the lines were, on another machine perhaps, says nothing: what they are does, below. But evaluations name
+    # each line's set as its place is called.
+    if Path(other.source).name != Path(task.source).name:
+        return False
     if replace(renamed, source=task.source, command=task.command) != task:
         return False
     c, found = task.config, read_json(other.folder / RESULT)

@@ -136,7 +136,7 @@ def _side_by_side(
     waiting = list(tasks)
     running: dict[int, tuple[Task, subprocess.Popen[bytes]]] = {}  # by slot
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with _stopping() as asked:
+    with stopping() as asked:
         while waiting or running:
             for slot in range(jobs):
                 if asked.count or slot in running or not waiting:
@@ -197,7 +197,7 @@ class _Asked:
 
 
 @contextmanager
-def _stopping() -> Iterator[_Asked]:
+def stopping() -> Iterator[_Asked]:
     asked = _Asked()
 
     def note(*_: object) -> None:

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Lock
 from typing import Any, NamedTuple
 
+from filelock import FileLock, Timeout
+
 from spikehtr.config import Config
+from spikehtr.config.parsing import parse_override
 from spikehtr.config.presets import FINE_TUNING
 from spikehtr.errors import SpikeHTRError
+from spikehtr.evaluation.lm_tuning import NO_HELP
 from spikehtr.evaluation.rate_tables import columns
 from spikehtr.files import make_folder, read_json, write_json
+from spikehtr.studies.runner import stopping
 from spikehtr.training.checkpoint import has_checkpoint
 
 Fold = tuple[str, ...]
@@ -34,6 +40,13 @@ FOLDS: tuple[Fold, ...] = (
 NOT_COUNTED = frozenset({"fondue-de18"})  # the one Kurrent: nothing like it is left to learn from
 PLAN, BEST, REPORT, RATES = "unseen.json", "best.safetensors", "report.html", "evaluation.json"
 _STORE, _BEFORE = "drawn.arrow", "before"
+_OURS = {
+    "training.epochs": "--epochs",
+    "training.seed": "--seed",
+    "data.balance": "the study",
+    "data.transcripts": "a recipe",
+}
+_LOOK_EVERY = 0.2  # seconds
 
 
 class Step(NamedTuple):
@@ -41,7 +54,7 @@ class Step(NamedTuple):
 
     done: Path
     command: list[str]
-    note: bool = False  # the command makes no file of its own, so that one is made; it may say that nothing was gained
+    fine: tuple[int, ...] = ()  # exit codes besides 0 that are an answer: then the file is made here
 
 
 class Chain(NamedTuple):
@@ -70,22 +83,39 @@ class UnseenPlan:
     seed: int = 0
     recipes: tuple[str, ...] = RECIPES[:2]
     left_out: frozenset[str] = field(init=False)
+    config: Config = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "left_out", frozenset(name for fold in self.folds for name in fold))
+        named = [name for fold in self.folds for name in fold]
+        object.__setattr__(self, "left_out", frozenset(named))
         if missing := sorted(self.left_out - set(self.sets)):
-            raise SpikeHTRError(f"no set {', '.join(missing)} to leave out; there are {', '.join(self.sets)}")
+            others = ", ".join(self.sets) or "there is none"
+            raise SpikeHTRError(f"no set {', '.join(missing)} to leave out; --without names others: {others}")
+        if not all(self.folds) or not named:
+            raise SpikeHTRError("--without: name at least one set")
+        if twice := sorted({name for name in named if named.count(name) > 1}):
+            raise SpikeHTRError(f"--without: {', '.join(twice)} is left out twice")
+        if len({_folder(fold) for fold in self.folds}) < len(self.folds):
+            raise SpikeHTRError("--without: the folders of two parts would be called the same; rename a set")
         if not set(self.sets) - self.left_out:
             raise SpikeHTRError("every set is left out: none is left to draw lines like")
         if unknown := [name for name in self.recipes if name not in RECIPES]:
             raise SpikeHTRError(f"no recipe {', '.join(unknown)}: {', '.join(RECIPES)}")
+        if not self.recipes or len(set(self.recipes)) < len(self.recipes):
+            raise SpikeHTRError(f"--recipes: each once, of {', '.join(RECIPES)}")
+        keys = [parse_override(text)[0] for text in self.overrides]
+        if taken := [f"{key} is set by {_OURS[key]}" for key in keys if key in _OURS]:
+            raise SpikeHTRError(f"--set: {'; '.join(taken)}")
+        object.__setattr__(self, "config", Config.preset(self.preset).with_overrides(self.overrides))
 
     def check(self) -> None:
         """Writes what the folder is of; an error where it is of something else."""
         make_folder(self.output)
         mine = {
             "folds": [list(fold) for fold in self.folds],
-            "sets": sorted(self.sets),
+            "sets": {name: _bytes(path) for name, path in sorted(self.sets.items())},
+            "texts": {path.name: _bytes(path) for path in self.texts},
+            "fonts": None if self.fonts is None else _bytes(self.fonts),
             "preset": self.preset,
             "set": list(self.overrides),
             "epochs": self.epochs,
@@ -102,15 +132,15 @@ class UnseenPlan:
         write_json(file, mine)
 
     def folder(self, fold: Fold) -> Path:
-        return self.output / f"without-{'-'.join(fold)}"
+        return self.output / _folder(fold)
 
     def chains(self) -> list[Chain]:
-        """All there is to do; chains go on side by side."""
+        """All there is to do; chains go on side by side, those that wait for drawn lines last."""
         found = []
         if set(self.recipes) - {"real"}:
             found.append(Chain("drawn lines", list(self._before())))
-        for fold in self.folds:
-            for recipe in self.recipes:
+        for recipe in sorted(self.recipes, key=RECIPES.index):
+            for fold in self.folds:
                 name = f"without {', '.join(fold)}: {recipe}"
                 found.append(Chain(name, list(self._steps(fold, recipe)), recipe != "real"))
         return found
@@ -121,7 +151,7 @@ class UnseenPlan:
         others = [path for name, path in self.sets.items() if name not in self.left_out]
         drawn = [*_flags("--text", self.texts), *_flags("--like", others)]
         drawn += _flags("--fonts", [self.fonts] if self.fonts else [])
-        height = str(Config.preset(self.preset).model.height)
+        height = str(self.config.model.height)
         count = ["-n", str(self.drawn), "--validation", str(min(512, self.drawn)), "--seed", str(self.seed)]
         yield Step(store, ["data", "synth", *drawn, *count, "--height", height, "-o", str(store)])
         yield Step(
@@ -130,7 +160,9 @@ class UnseenPlan:
         )
 
     def _settings(self) -> list[str]:
-        return ["-p", self.preset, *_flags("-s", self.overrides), "-s", f"training.seed={self.seed}", "--allow-unknown"]
+        batch = f"training.batch_size={self.config.training.batch_size}"  # on CPUs, too, for all recipes
+        ours = [f"training.seed={self.seed}", batch]
+        return ["-p", self.preset, *_flags("-s", self.overrides), *_flags("-s", ours), "--allow-unknown"]
 
     def _steps(self, fold: Fold, recipe: str) -> Iterator[Step]:
         others = [path for name, path in self.sets.items() if name not in fold]
@@ -147,11 +179,11 @@ class UnseenPlan:
         for name in fold:
             place = folder / f"{recipe}-{name}"
             yield Step(place / RATES, _evaluate(model, self.sets[name], "all", place))
-        if self.lm:
+        if self.lm and recipe != "plain":  # the language model's texts are as they are written
             lm = folder / f"{recipe}-lm.safetensors"
             yield Step(lm, ["lm", "train", *map(str, others), "-o", str(lm)])
             tune = ["lm", "tune", str(lm), *_flags("-d", others), "-m", str(model)]
-            yield Step(lm.with_suffix(".tuned"), tune, note=True)
+            yield Step(lm.with_suffix(".tuned"), tune, (NO_HELP,))
             for name in fold:
                 place = folder / f"{recipe}-{name}-lm"
                 yield Step(place / RATES, [*_evaluate(model, self.sets[name], "all", place), "--lm", str(lm)])
@@ -182,7 +214,7 @@ class UnseenPlan:
             recipe = next(name for name in self.recipes if column.startswith(name))
             base = first + column.removeprefix(recipe)
             pairs = [(row[column], row.get(base)) for name, row in rates.items() if name not in NOT_COUNTED]
-            logs = [math.log(mine / other) for mine, other in pairs if mine and other]
+            logs = [math.log(mine / other) for mine, other in pairs if mine and other]  # of 0 there is none
             if logs and recipe != first:
                 found[column] = (math.exp(sum(logs) / len(logs)), len(logs))
         return found
@@ -190,10 +222,14 @@ class UnseenPlan:
     def table(self) -> list[str]:
         rates = self.rates()
         names = list(next(iter(rates.values())))
+        if not names:
+            return ["", "nothing has been read yet"]
         rows = [[name, *("-" if row[c] is None else f"{row[c]:.2%}" for c in names)] for name, row in rates.items()]
         lines = list(columns(["left out", *(_title(name) for name in names)], rows))
         for column, (ratio, count) in self.ratios(rates).items():
             lines.append(f"{_title(column)}: {ratio:.3f} of {self.recipes[0]}, geometric mean of {count} sets")
+        if self.left_out & NOT_COUNTED:
+            lines.append(f"(without {', '.join(sorted(self.left_out & NOT_COUNTED))}, the only one of its script)")
         return lines
 
 
@@ -207,6 +243,10 @@ def _title(column: str) -> str:
     return column.removesuffix("-read").replace("-lm", " with lm").replace("-", " after lines: ")
 
 
+def _folder(fold: Fold) -> str:
+    return f"without-{'-'.join(fold)}"
+
+
 def sets_in(folders: Sequence[Path]) -> dict[str, Path]:
     """Name and place of each set: a folder or a store in one of the folders."""
     found: dict[str, Path] = {}
@@ -214,68 +254,121 @@ def sets_in(folders: Sequence[Path]) -> dict[str, Path]:
         if not folder.is_dir():
             raise SpikeHTRError(f"{folder}: no such folder; give one with a folder or a store for each set")
         for path in sorted(folder.iterdir()):
-            if path.is_dir() or path.suffix == ".arrow":
-                if path.stem in found:
-                    raise SpikeHTRError(f"{path}: there is another set of that name, {found[path.stem]}")
-                found[path.stem] = path
+            name = path.name if path.is_dir() else path.stem
+            if name.startswith(".") or (path / PLAN).exists() or not (path.is_dir() or path.suffix == ".arrow"):
+                continue
+            if name in found:
+                raise SpikeHTRError(f"{path}: there is another set of that name, {found[name]}")
+            found[name] = path
     return found
+
+
+def _bytes(path: Path) -> int:
+    """Of a file, or of all files in a folder: enough to tell one set, text or font collection from another."""
+    if not path.exists():
+        raise SpikeHTRError(f"{path}: no such file or folder")
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
 
 
 def as_preset(preset: str) -> list[str]:
     """How the preset trains, in place of what `train --from` does with the few lines of a fine-tuning."""
-    values = Config.preset(preset).flat()
+    values = Config.preset(preset).flat() | {"training.freeze": "nothing"}
     return [word for key in FINE_TUNING for word in ("-s", f"{key}={json.dumps(values[key])}")]
 
 
-def carry_out(chains: Sequence[Chain], jobs: int, logs: Path, say: Callable[[str], None]) -> None:
-    """All chains, so many at a time. What a command says goes into a file of its chain's name."""
-    stopped, speaking = Event(), Lock()
-
-    def tell(text: str) -> None:
-        with speaking:
-            say(text)
-
-    def follow(number: int, chain: Chain, first: Future[None] | None) -> None:
-        if chain.drawn and first is not None:
-            first.result()
-        log = logs / f"{chain.name.replace(': ', '-').replace(', ', '-').replace(' ', '-')}.txt"
-        for step in chain.steps:
-            if stopped.is_set():
-                return
-            if not step.done.exists():
-                what = f"spikehtr {' '.join(step.command[:2])} -> {step.done.parent}"
-                tell(f"[{number}/{len(chains)}] {chain.name}: {what}")
-                try:
-                    _carry_out(step, log)
-                except BaseException:
-                    stopped.set()
-                    raise
-
-    with ThreadPoolExecutor(jobs) as pool:
-        futures: list[Future[None]] = []
-        for number, chain in enumerate(chains, 1):
-            futures.append(pool.submit(follow, number, chain, futures[0] if futures else None))
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            stopped.set()
-            raise
+@dataclass
+class _Running:
+    chain: Chain
+    step: Step
+    process: subprocess.Popen[bytes]
+    log: Path
 
 
-def _carry_out(step: Step, log: Path) -> None:
+def carry_out(chains: Sequence[Chain], jobs: int, output: Path, say: Callable[[str], None]) -> bool:
+    """All chains, so many at a time; whether all came to their end. What commands say is in files of the chains' names.
+
+    A chain that fails does not hold up the others, but for those that need the network it was to make. Ctrl-C and
+    SIGTERM stop trainings after a save, a second one at once.
+    """
+    make_folder(output)
+    try:
+        with FileLock(output / ".lock", timeout=0):
+            return _carry_out(chains, jobs, output, say)
+    except Timeout:
+        raise SpikeHTRError(f"{output}: this study is being carried out already") from None
+
+
+def _carry_out(chains: Sequence[Chain], jobs: int, output: Path, say: Callable[[str], None]) -> bool:
+    left = {chain.name: [step for step in chain.steps if not step.done.exists()] for chain in chains}
+    waiting = [chain for chain in chains if left[chain.name]]
+    running: list[_Running] = []
+    failed: set[str] = set()
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with stopping() as asked:
+        while waiting or running:
+            unfinished = [chain.name for chain in chains if not chain.drawn and chain is chains[0] and left[chain.name]]
+            if set(unfinished) & failed:  # the network that the drawn recipes begin with will not be there
+                waiting = [chain for chain in waiting if not chain.drawn]
+            ready = [chain for chain in waiting if not (chain.drawn and unfinished)]
+            while ready and len(running) < jobs and not asked.count:
+                chain = ready.pop(0)
+                waiting.remove(chain)
+                running.append(_start(chain, left[chain.name][0], output, threads, say))
+            asked.pass_on([one.process for one in running])
+            if not running:
+                break
+            time.sleep(_LOOK_EVERY)
+            for one in [one for one in running if one.process.poll() is not None]:
+                running.remove(one)
+                if _ended(one, bool(asked.count), say):
+                    left[one.chain.name].pop(0)
+                    if left[one.chain.name]:
+                        waiting.insert(0, one.chain)
+                elif not asked.count:
+                    failed.add(one.chain.name)
+        stopped = bool(asked.count)
+    if stopped or failed:
+        count = sum(map(len, left.values()))
+        say(f"{'stopped' if stopped else 'failed'}: {count} commands are left to do; the same command goes on")
+    return not (stopped or failed)
+
+
+def _start(chain: Chain, step: Step, output: Path, threads: int, say: Callable[[str], None]) -> _Running:
     command = step.command
     if command[0] == "train" and has_checkpoint(step.done.parent):
         command = ["train", "--resume", "-o", str(step.done.parent)]
     make_folder(step.done.parent)
-    with log.open("a", encoding="utf-8") as said:
-        said.write(f"spikehtr {' '.join(command)}\n")
+    log = output / f"{chain.name.replace(': ', '-').replace(', ', '-').replace(' ', '-')}.txt"
+    say(f"{chain.name}: spikehtr {' '.join(command[:2])} -> {step.done.parent}")
+    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}
+    with closing(log.open("ab")) as said:
+        said.write(f"spikehtr {' '.join(command)}\n".encode())
         said.flush()
-        done = subprocess.run([sys.executable, "-m", "spikehtr", *command], stdout=said, stderr=said)
-    if done.returncode and not step.note:
-        raise SpikeHTRError(f"spikehtr {' '.join(command)} failed; what it said is in {log}; the same command goes on")
-    if step.note:
-        step.done.touch()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spikehtr", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is ours to pass on
+        )
+    return _Running(chain, step, process, log)
+
+
+def _ended(one: _Running, stopped: bool, say: Callable[[str], None]) -> bool:
+    """Whether the step is done."""
+    code = one.process.returncode
+    if code == 0 or code in one.step.fine:
+        if one.step.fine:
+            one.step.done.touch()
+        if one.step.done.exists():
+            return True
+        reason = f"ended without {one.step.done}"
+    else:
+        reason = f"exit code {code}"
+    if not stopped:
+        say(f"{one.chain.name}: failed: spikehtr {' '.join(one.step.command[:2])}: {reason} (see {one.log})")
+    return False
 
 
 def _train(folder: Path, data: Sequence[Path], settings: Sequence[str]) -> list[str]:

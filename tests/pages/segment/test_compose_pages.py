@@ -12,7 +12,7 @@ from spikehtr.data.synth import SynthReport, load_fonts
 from spikehtr.data.synthesis.drawing import Sources
 from spikehtr.data.synthesis.texts import Texts, plain_characters
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.segment.compose_pages import INKED, compose, compose_many
+from spikehtr.pages.segment.compose_pages import INKED, LAYOUTS, Layout, compose, compose_many
 from spikehtr.pages.segment.packed_pages import COMPOSED, pack_composed, unpack
 from spikehtr.pages.segment.training_run import divided
 
@@ -23,9 +23,10 @@ def sources() -> Sources:
     return Sources(texts, load_fonts(FONTS, plain_characters(texts), SynthReport()), [])
 
 
-@pytest.mark.parametrize("seed", range(10))  # of all layouts
-def test_lines_stand_on_their_baselines_within_their_heights(sources: Sources, seed: int) -> None:
-    page, ink = compose(sources, np.random.default_rng(seed))
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("seed", range(2))
+def test_lines_stand_on_their_baselines_within_their_heights(sources: Sources, layout: Layout, seed: int) -> None:
+    page, ink = compose(sources, np.random.default_rng(seed), layout=layout)
     assert page.image.shape == ink.shape
     assert page.labels.lines
     claimed = np.zeros(ink.shape, bool)

@@ -63,8 +63,13 @@ class _Sheet:
         return replace(self, height=size * self.height, hand=new_hand(font, round(size * self.height), self.rng))
 
 
-def compose(sources: Sources, rng: Generator, other: Gray | None = None) -> tuple[ComposedPage, Gray]:
-    """A page, and the cover of its ink, which shows through the next one as `other`."""
+Layout = Callable[[_Sheet, Box], None]
+
+
+def compose(
+    sources: Sources, rng: Generator, other: Gray | None = None, layout: Layout | None = None
+) -> tuple[ComposedPage, Gray]:
+    """A page, and the cover of its ink, which shows through the next one as `other`; of any layout, or of one."""
     height = float(np.exp(rng.uniform(np.log(22), np.log(58))))
     spread = rng.random() < 0.15
     tall = round(rng.uniform(14, 34) * height)
@@ -78,8 +83,8 @@ def compose(sources: Sources, rng: Generator, other: Gray | None = None) -> tupl
         if len(halves) == 1 or rng.random() < 0.9:
             around = rng.uniform(0.04, 0.12, 4) * (half.width, tall, half.width, tall)
             place = Box(half.left + around[0], around[1], half.right - around[2], tall - around[3])
-            kinds: tuple[Callable[[_Sheet, Box], None], ...] = (_text, _columns, _table, _register, _letter)
-            kinds[int(rng.choice(5, p=(0.35, 0.15, 0.15, 0.2, 0.15)))](sheet, place)
+            drawn = layout or LAYOUTS[int(rng.choice(len(LAYOUTS), p=_SHARES))]
+            drawn(sheet, place)
     image = _on_paper(sheet, spread, other)
     return ComposedPage(image, PageLabels(tuple(sheet.lines), tuple(sheet.regions))), sheet.ink
 
@@ -385,3 +390,7 @@ def _on_paper(sheet: _Sheet, spread: bool, other: Gray | None) -> np.ndarray[tup
         away = np.abs(np.arange(width, dtype=np.float32) - np.float32(fold)) / np.float32(0.03 * width)
         page *= 1 - np.float32(rng.uniform(0.2, 0.7)) * np.exp(-away)
     return np.asarray(page.clip(0, 255), np.uint8)
+
+
+LAYOUTS: tuple[Layout, ...] = (_text, _columns, _table, _register, _letter)
+_SHARES = (0.35, 0.15, 0.15, 0.2, 0.15)  # of all pages
