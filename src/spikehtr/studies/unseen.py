@@ -339,7 +339,7 @@ def _start(chain: Chain, step: Step, output: Path, threads: int, say: Callable[[
         command = ["train", "--resume", "-o", str(step.done.parent)]
     make_folder(step.done.parent)
     log = output / f"{chain.name.replace(': ', '-').replace(', ', '-').replace(' ', '-')}.txt"
-    say(f"{chain.name}: spikehtr {' '.join(command[:2])} -> {step.done.parent}")
+    say(f"{chain.name}: {_verb(command)} -> {step.done.parent}")
     environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}
     with closing(log.open("ab")) as said:
         said.write(f"spikehtr {' '.join(command)}\n".encode())
@@ -355,6 +355,10 @@ def _start(chain: Chain, step: Step, output: Path, threads: int, say: Callable[[
     return _Running(chain, step, process, log)
 
 
+def _verb(command: Sequence[str]) -> str:
+    return " ".join(["spikehtr", *command[: 2 if command[0] in ("data", "lm") else 1]])
+
+
 def _ended(one: _Running, stopped: bool, say: Callable[[str], None]) -> bool:
     """Whether the step is done."""
     code = one.process.returncode
@@ -367,7 +371,7 @@ def _ended(one: _Running, stopped: bool, say: Callable[[str], None]) -> bool:
     else:
         reason = f"exit code {code}"
     if not stopped:
-        say(f"{one.chain.name}: failed: spikehtr {' '.join(one.step.command[:2])}: {reason} (see {one.log})")
+        say(f"{one.chain.name}: failed: {_verb(one.step.command)}: {reason} (see {one.log})")
     return False
 
 
