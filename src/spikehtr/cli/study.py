@@ -230,7 +230,8 @@ def unseen(
     trainings are on one device. The same command again goes on where it was stopped; --render wants the same
     options, too.
     """
-    from spikehtr.studies.unseen import FOLDS, PLAN, UnseenPlan, carry_out, sets_in
+    from spikehtr.studies.command_chains import carry_out
+    from spikehtr.studies.unseen import FOLDS, PLAN, UnseenPlan, sets_in
 
     folds = tuple(tuple(_words(names)) for names in without) if without else FOLDS
     texts, counts = tuple(text or ()), tuple(_counts(few))

@@ -1,23 +1,13 @@
-"""How well are hands read that training never saw? Whole sets are left out, two at a time, and read afterwards.
-
-Every step is a `spikehtr` command of its own: those that are done are not done again, and trainings go on.
-"""
+"""How well are hands read that training never saw? Whole sets are left out, two at a time, and read afterwards."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from filelock import FileLock, Timeout
+from typing import Any
 
 from spikehtr.config import Config
 from spikehtr.config.parsing import parse_override
@@ -26,8 +16,7 @@ from spikehtr.errors import SpikeHTRError
 from spikehtr.evaluation.lm_tuning import NO_HELP
 from spikehtr.evaluation.rate_tables import columns
 from spikehtr.files import make_folder, read_json, write_json
-from spikehtr.studies.runner import stopping
-from spikehtr.training.checkpoint import has_checkpoint
+from spikehtr.studies.command_chains import Chain, Step
 
 Fold = tuple[str, ...]
 
@@ -40,29 +29,13 @@ FOLDS: tuple[Fold, ...] = (
 NOT_COUNTED = frozenset({"fondue-de18"})  # the one Kurrent: nothing like it is left to learn from
 PLAN, BEST, REPORT, RATES = "unseen.json", "best.safetensors", "report.html", "evaluation.json"
 _STORE, _BEFORE = "drawn.arrow", "before"
+_DRAWN = "drawn lines"  # the chain that makes a network of them
 _OURS = {
     "training.epochs": "--epochs",
     "training.seed": "--seed",
     "data.balance": "the study",
     "data.transcripts": "a recipe",
 }
-_LOOK_EVERY = 0.2  # seconds
-
-
-class Step(NamedTuple):
-    """A command and the file that is there once it is done."""
-
-    done: Path
-    command: list[str]
-    fine: tuple[int, ...] = ()  # exit codes besides 0 that are an answer: then the file is made here
-
-
-class Chain(NamedTuple):
-    """Steps that follow each other."""
-
-    name: str
-    steps: list[Step]
-    drawn: bool = False  # only after the network has learned from drawn lines
 
 
 @dataclass(frozen=True)
@@ -82,12 +55,9 @@ class UnseenPlan:
     lm: bool = False
     seed: int = 0
     recipes: tuple[str, ...] = RECIPES[:2]
-    left_out: frozenset[str] = field(init=False)
-    config: Config = field(init=False)
 
     def __post_init__(self) -> None:
         named = [name for fold in self.folds for name in fold]
-        object.__setattr__(self, "left_out", frozenset(named))
         if missing := sorted(self.left_out - set(self.sets)):
             others = ", ".join(self.sets) or "there is none"
             raise SpikeHTRError(f"no set {', '.join(missing)} to leave out; --without names others: {others}")
@@ -106,7 +76,15 @@ class UnseenPlan:
         keys = [parse_override(text)[0] for text in self.overrides]
         if taken := [f"{key} is set by {_OURS[key]}" for key in keys if key in _OURS]:
             raise SpikeHTRError(f"--set: {'; '.join(taken)}")
-        object.__setattr__(self, "config", Config.preset(self.preset).with_overrides(self.overrides))
+        _ = self.config  # an unknown preset or setting is told here
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        return frozenset(name for fold in self.folds for name in fold)
+
+    @property
+    def config(self) -> Config:
+        return Config.preset(self.preset).with_overrides(self.overrides)
 
     def check(self) -> None:
         """Writes what the folder is of; an error where it is of something else."""
@@ -138,11 +116,11 @@ class UnseenPlan:
         """All there is to do; chains go on side by side, those that wait for drawn lines last."""
         found = []
         if set(self.recipes) - {"real"}:
-            found.append(Chain("drawn lines", list(self._before())))
+            found.append(Chain(_DRAWN, list(self._before())))
         for recipe in sorted(self.recipes, key=RECIPES.index):
             for fold in self.folds:
                 name = f"without {', '.join(fold)}: {recipe}"
-                found.append(Chain(name, list(self._steps(fold, recipe)), recipe != "real"))
+                found.append(Chain(name, list(self._steps(fold, recipe)), None if recipe == "real" else _DRAWN))
         return found
 
     def _before(self) -> Iterator[Step]:
@@ -159,18 +137,17 @@ class UnseenPlan:
             _train(run, [store], [*self._settings(), "-s", "training.epochs=1", "-s", "training.warmup_epochs=0.05"]),
         )
 
-    def _settings(self) -> list[str]:
-        batch = f"training.batch_size={self.config.training.batch_size}"  # on CPUs, too, for all recipes
-        ours = [f"training.seed={self.seed}", batch]
-        return ["-p", self.preset, *_flags("-s", self.overrides), *_flags("-s", ours), "--allow-unknown"]
+    def _settings(self, start: Path | None = None) -> list[str]:
+        """Of a training from nothing, or of one from a model, which trains as the preset does all the same."""
+        ours = [f"training.seed={self.seed}", f"training.batch_size={self.config.training.batch_size}"]  # on CPUs, too
+        begin = ["-p", self.preset] if start is None else [*as_preset(self.preset), "--from", str(start)]
+        return [*begin, *_flags("-s", self.overrides), *_flags("-s", ours), "--allow-unknown"]
 
     def _steps(self, fold: Fold, recipe: str) -> Iterator[Step]:
         others = [path for name, path in self.sets.items() if name not in fold]
         folder = self.folder(fold)
         run = folder / recipe
-        settings = self._settings()
-        if recipe != "real":  # the network is the model's, and trained on as the preset trains
-            settings = [*as_preset(self.preset), *settings[2:], "--from", str(self.output / _BEFORE / BEST)]
+        settings = self._settings(None if recipe == "real" else self.output / _BEFORE / BEST)
         if recipe == "plain":
             settings += ["-s", "data.transcripts=plain"]
         settings += ["-s", "data.balance=0.5", "-s", f"training.epochs={self.epochs}"]
@@ -274,105 +251,6 @@ def as_preset(preset: str) -> list[str]:
     """How the preset trains, in place of what `train --from` does with the few lines of a fine-tuning."""
     values = Config.preset(preset).flat() | {"training.freeze": "nothing"}
     return [word for key in FINE_TUNING for word in ("-s", f"{key}={json.dumps(values[key])}")]
-
-
-@dataclass
-class _Running:
-    chain: Chain
-    step: Step
-    process: subprocess.Popen[bytes]
-    log: Path
-
-
-def carry_out(chains: Sequence[Chain], jobs: int, output: Path, say: Callable[[str], None]) -> bool:
-    """All chains, so many at a time; whether all came to their end. What commands say is in files of the chains' names.
-
-    A chain that fails does not hold up the others, but for those that need the network it was to make. Ctrl-C and
-    SIGTERM stop trainings after a save, a second one at once.
-    """
-    make_folder(output)
-    try:
-        with FileLock(output / ".lock", timeout=0):
-            return _carry_out(chains, jobs, output, say)
-    except Timeout:
-        raise SpikeHTRError(f"{output}: this study is being carried out already") from None
-
-
-def _carry_out(chains: Sequence[Chain], jobs: int, output: Path, say: Callable[[str], None]) -> bool:
-    left = {chain.name: [step for step in chain.steps if not step.done.exists()] for chain in chains}
-    waiting = [chain for chain in chains if left[chain.name]]
-    running: list[_Running] = []
-    failed: set[str] = set()
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    with stopping() as asked:
-        while waiting or running:
-            unfinished = [chain.name for chain in chains if not chain.drawn and chain is chains[0] and left[chain.name]]
-            if set(unfinished) & failed:  # the network that the drawn recipes begin with will not be there
-                waiting = [chain for chain in waiting if not chain.drawn]
-            ready = [chain for chain in waiting if not (chain.drawn and unfinished)]
-            while ready and len(running) < jobs and not asked.count:
-                chain = ready.pop(0)
-                waiting.remove(chain)
-                running.append(_start(chain, left[chain.name][0], output, threads, say))
-            asked.pass_on([one.process for one in running])
-            if not running:
-                break
-            time.sleep(_LOOK_EVERY)
-            for one in [one for one in running if one.process.poll() is not None]:
-                running.remove(one)
-                if _ended(one, bool(asked.count), say):
-                    left[one.chain.name].pop(0)
-                    if left[one.chain.name]:
-                        waiting.insert(0, one.chain)
-                elif not asked.count:
-                    failed.add(one.chain.name)
-        stopped = bool(asked.count)
-    if stopped or failed:
-        count = sum(map(len, left.values()))
-        say(f"{'stopped' if stopped else 'failed'}: {count} commands are left to do; the same command goes on")
-    return not (stopped or failed)
-
-
-def _start(chain: Chain, step: Step, output: Path, threads: int, say: Callable[[str], None]) -> _Running:
-    command = step.command
-    if command[0] == "train" and has_checkpoint(step.done.parent):
-        command = ["train", "--resume", "-o", str(step.done.parent)]
-    make_folder(step.done.parent)
-    log = output / f"{chain.name.replace(': ', '-').replace(', ', '-').replace(' ', '-')}.txt"
-    say(f"{chain.name}: {_verb(command)} -> {step.done.parent}")
-    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}
-    with closing(log.open("ab")) as said:
-        said.write(f"spikehtr {' '.join(command)}\n".encode())
-        said.flush()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "spikehtr", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is ours to pass on
-        )
-    return _Running(chain, step, process, log)
-
-
-def _verb(command: Sequence[str]) -> str:
-    return " ".join(["spikehtr", *command[: 2 if command[0] in ("data", "lm") else 1]])
-
-
-def _ended(one: _Running, stopped: bool, say: Callable[[str], None]) -> bool:
-    """Whether the step is done."""
-    code = one.process.returncode
-    if code == 0 or code in one.step.fine:
-        if one.step.fine:
-            one.step.done.touch()
-        if one.step.done.exists():
-            return True
-        reason = f"ended without {one.step.done}"
-    else:
-        reason = f"exit code {code}"
-    if not stopped:
-        say(f"{one.chain.name}: failed: {_verb(one.step.command)}: {reason} (see {one.log})")
-    return False
 
 
 def _train(folder: Path, data: Sequence[Path], settings: Sequence[str]) -> list[str]:
