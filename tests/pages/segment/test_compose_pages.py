@@ -12,8 +12,9 @@ from spikehtr.data.synth import SynthReport, load_fonts
 from spikehtr.data.synthesis.drawing import Sources
 from spikehtr.data.synthesis.texts import Texts, plain_characters
 from spikehtr.errors import SpikeHTRError
-from spikehtr.pages.segment.compose_pages import INKED, LAYOUTS, Layout, compose, compose_many
+from spikehtr.pages.segment.compose_pages import LAYOUTS, Layout, compose, compose_many
 from spikehtr.pages.segment.packed_pages import COMPOSED, pack_composed, unpack
+from spikehtr.pages.segment.page_sheet import INKED
 from spikehtr.pages.segment.training_run import divided
 
 
